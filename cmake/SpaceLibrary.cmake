@@ -1,0 +1,60 @@
+# One call per folder of src/ and per program of apps/. Targets are space::<name>; DEPS equals the
+# row of tools/layers.txt.
+
+find_package(GTest REQUIRED)
+find_package(Threads REQUIRED)
+
+find_program(SPACE_CCACHE ccache)
+if(SPACE_CCACHE)
+  set(CMAKE_C_COMPILER_LAUNCHER ${SPACE_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${SPACE_CCACHE})
+endif()
+
+# Warnings and sanitizers: linked PRIVATE by everything of ours, so that no user inherits them.
+add_library(space_flags INTERFACE)
+target_compile_options(space_flags INTERFACE -Wall -Wextra -Wshadow -Wconversion -Werror)
+target_compile_definitions(space_flags INTERFACE BOOST_ASIO_NO_DEPRECATED BOOST_ASIO_SEPARATE_COMPILATION
+                                                 BOOST_BEAST_SEPARATE_COMPILATION)
+if(SPACE_SANITIZE)
+  target_compile_options(space_flags INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=all
+                                               -fno-omit-frame-pointer)
+  target_link_options(space_flags INTERFACE -fsanitize=address,undefined)
+endif()
+find_program(SPACE_MOLD mold)
+if(SPACE_MOLD AND NOT SPACE_SANITIZE)
+  target_link_options(space_flags INTERFACE -fuse-ld=mold)
+endif()
+
+# Boost 1.81: header only; Asio and Beast are compiled once, into space_asio (src/http/asio.cc).
+add_library(space_boost INTERFACE)
+target_include_directories(space_boost SYSTEM INTERFACE /usr/include)
+target_link_libraries(space_boost INTERFACE Threads::Threads)
+
+# space_library(NAME SRCS a.cc DEPS base state PRIVATE_DEPS lib TESTS a_test.cc)
+function(space_library name)
+  cmake_parse_arguments(A "" "" "SRCS;DEPS;PRIVATE_DEPS;TESTS" ${ARGN})
+  add_library(space_${name} STATIC ${A_SRCS})
+  add_library(space::${name} ALIAS space_${name})
+  target_include_directories(space_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src)
+  list(TRANSFORM A_DEPS REPLACE "^([a-z_]+)$" "space::\\1")
+  target_link_libraries(space_${name} PUBLIC ${A_DEPS} PRIVATE space_flags ${A_PRIVATE_DEPS})
+  if(A_TESTS)
+    add_executable(${name}_test ${A_TESTS})
+    target_link_libraries(${name}_test PRIVATE space::${name} space_flags ${A_PRIVATE_DEPS}
+                                               GTest::gtest_main)
+    add_test(NAME ${name} COMMAND ${name}_test)
+    set_tests_properties(${name} PROPERTIES TIMEOUT 300)
+  endif()
+endfunction()
+
+# space_program(NAME SRCS main.cc DEPS vmm) -> bin/NAME in the build folder
+function(space_program name)
+  cmake_parse_arguments(A "STATIC" "" "SRCS;DEPS" ${ARGN})
+  add_executable(${name} ${A_SRCS})
+  list(TRANSFORM A_DEPS REPLACE "^([a-z_]+)$" "space::\\1")
+  target_link_libraries(${name} PRIVATE ${A_DEPS} space_flags)
+  if(A_STATIC)
+    target_link_options(${name} PRIVATE -static)
+  endif()
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+endfunction()
