@@ -1,7 +1,8 @@
-#include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include <gtest/gtest.h>
 
 #include "base/bytes.h"
 #include "base/fd.h"

@@ -12,7 +12,8 @@
 
 namespace space {
 
-// Sole owner of an open descriptor. -1 is empty; 0 is a real descriptor, hence no conversion to bool.
+// Sole owner of an open descriptor. -1 is empty; 0 is a real descriptor, hence no conversion to
+// bool.
 class [[nodiscard]] UniqueFd {
  public:
   UniqueFd() = default;
@@ -53,7 +54,8 @@ Result<void> WriteFull(int fd, std::string_view text);
 // Whole file as text, at most `limit` bytes, else kExhausted.
 Result<std::string> ReadFile(const std::string& path, size_t limit = 1 << 20);
 // Writes a temporary beside it, syncs, renames: readers see the old or the new text, never half.
-Result<void> WriteFileAtomically(const std::string& path, std::string_view text, unsigned mode = 0600);
+Result<void> WriteFileAtomically(const std::string& path, std::string_view text,
+                                 unsigned mode = 0600);
 Result<void> MakeDirectories(const std::string& path, unsigned mode);
 
 }  // namespace space

@@ -33,7 +33,8 @@ std::string Now() {
   std::array<char, 40> text;
   const size_t size = std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &parts);
   std::array<char, 8> fraction;
-  std::snprintf(fraction.data(), fraction.size(), ".%03dZ", static_cast<int>(now.tv_nsec / 1'000'000));
+  std::snprintf(fraction.data(), fraction.size(), ".%03dZ",
+                static_cast<int>(now.tv_nsec / 1'000'000));
   return std::string(text.data(), size) + fraction.data();
 }
 

@@ -20,8 +20,7 @@ struct Field {
   Field(std::string_view name_in, const std::string& value) : name(name_in), text(value) {}
   Field(std::string_view name_in, const char* value) : name(name_in), text(value) {}
   template <class Integer>
-    requires std::is_integral_v<Integer>
-  Field(std::string_view name_in, Integer value)
+  requires std::is_integral_v<Integer> Field(std::string_view name_in, Integer value)
       : name(name_in), text(std::to_string(value)), is_number(true) {}
 
   std::string_view name;
@@ -34,10 +33,14 @@ using Fields = std::initializer_list<Field>;
 void Configure(std::string_view component, Level lowest);
 
 void Write(Level level, std::string_view event, Fields fields);
-inline void Debug(std::string_view event, Fields fields = {}) { Write(Level::kDebug, event, fields); }
+inline void Debug(std::string_view event, Fields fields = {}) {
+  Write(Level::kDebug, event, fields);
+}
 inline void Info(std::string_view event, Fields fields = {}) { Write(Level::kInfo, event, fields); }
 inline void Warn(std::string_view event, Fields fields = {}) { Write(Level::kWarn, event, fields); }
-inline void Error(std::string_view event, Fields fields = {}) { Write(Level::kError, event, fields); }
+inline void Error(std::string_view event, Fields fields = {}) {
+  Write(Level::kError, event, fields);
+}
 
 // Text as the inside of a JSON string (no quotes added); invalid UTF-8 becomes \ufffd.
 std::string EscapeJson(std::string_view text);
@@ -57,11 +60,11 @@ class Limiter {
 
 }  // namespace space::log
 
-#define SPACE_LOG_LIMITED(level, event, ...)                                         \
-  do {                                                                               \
-    static ::space::log::Limiter space_limiter;                                      \
-    uint64_t space_dropped = 0;                                                      \
-    if (space_limiter.Allow(space_dropped)) {                                        \
-      ::space::log::Write(level, event, {__VA_ARGS__, {"dropped", space_dropped}});  \
-    }                                                                                \
+#define SPACE_LOG_LIMITED(level, event, ...)                                        \
+  do {                                                                              \
+    static ::space::log::Limiter space_limiter;                                     \
+    uint64_t space_dropped = 0;                                                     \
+    if (space_limiter.Allow(space_dropped)) {                                       \
+      ::space::log::Write(level, event, {__VA_ARGS__, {"dropped", space_dropped}}); \
+    }                                                                               \
   } while (false)

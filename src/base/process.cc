@@ -119,9 +119,7 @@ Result<ChildProcess> ChildProcess::Spawn(const SpawnSpec& spec) {
 }
 
 ChildProcess::ChildProcess(ChildProcess&& other) noexcept
-    : pid_(std::exchange(other.pid_, -1)),
-      pidfd_(std::move(other.pidfd_)),
-      ended_(other.ended_) {}
+    : pid_(std::exchange(other.pid_, -1)), pidfd_(std::move(other.pidfd_)), ended_(other.ended_) {}
 
 ChildProcess& ChildProcess::operator=(ChildProcess&& other) noexcept {
   if (this != &other) {
@@ -154,7 +152,8 @@ Result<std::optional<ExitStatus>> ChildProcess::Wait(
   if (ended_) {
     return ended_;
   }
-  const auto deadline = std::chrono::steady_clock::now() + limit.value_or(std::chrono::milliseconds(0));
+  const auto deadline =
+      std::chrono::steady_clock::now() + limit.value_or(std::chrono::milliseconds(0));
   for (;;) {
     int wait_ms = -1;
     if (limit) {

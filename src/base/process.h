@@ -13,15 +13,15 @@
 namespace space {
 
 struct SpawnSpec {
-  std::string program;                    // absolute path
-  std::vector<std::string> arguments;     // without argv[0]
-  std::vector<std::string> environment;   // NAME=value; nothing is inherited
+  std::string program;                   // absolute path
+  std::vector<std::string> arguments;    // without argv[0]
+  std::vector<std::string> environment;  // NAME=value; nothing is inherited
   // Child descriptor n is fds[n - 3]; 0, 1, 2 as below. All others are closed.
   std::vector<int> fds;
-  int stdin_fd = -1;                      // -1: /dev/null
+  int stdin_fd = -1;  // -1: /dev/null
   int stdout_fd = -1;
-  int stderr_fd = -1;                     // -1: /dev/null
-  bool new_session = true;                // own session, so that the terminal's Ctrl-C passes it by
+  int stderr_fd = -1;       // -1: /dev/null
+  bool new_session = true;  // own session, so that the terminal's Ctrl-C passes it by
 };
 
 // How a process ended.

@@ -20,7 +20,7 @@ enum class ErrorCode {
   kExhausted,    // a limit of ours or of the host is reached; may work later
   kUnavailable,  // the other side is gone or not there yet
   kTimeout,
-  kGuestFault,   // the guest broke a rule of a device; never the host's fault
+  kGuestFault,  // the guest broke a rule of a device; never the host's fault
   kUnimplemented,
   kIo,
   kInternal,
@@ -80,12 +80,12 @@ tl::unexpected<Error> FailErrno(std::string_view doing, std::string_view object)
 #define SPACE_CO_TRY(lhs, expr, doing) \
   SPACE_TRY_WITH(co_return, SPACE_CAT(step_, __COUNTER__), lhs, expr, doing)
 
-#define SPACE_TRY_VOID_WITH(leave, expr, doing)                                          \
-  do {                                                                                   \
-    auto step_result = (expr);                                                           \
-    if (!step_result.has_value()) {                                                      \
-      leave ::space::Fail(std::move(step_result).error().While(doing));                  \
-    }                                                                                    \
+#define SPACE_TRY_VOID_WITH(leave, expr, doing)                         \
+  do {                                                                  \
+    auto step_result = (expr);                                          \
+    if (!step_result.has_value()) {                                     \
+      leave ::space::Fail(std::move(step_result).error().While(doing)); \
+    }                                                                   \
   } while (false)
 #define SPACE_TRY_VOID(expr, doing) SPACE_TRY_VOID_WITH(return, expr, doing)
 #define SPACE_CO_TRY_VOID(expr, doing) SPACE_TRY_VOID_WITH(co_return, expr, doing)

@@ -49,16 +49,16 @@ class GuestMemory {
   Result<std::span<std::byte>> Slice(GuestAddress at, uint64_t length) const;
 
   template <class T>
-    requires std::is_trivially_copyable_v<T>
-  Result<T> Read(GuestAddress at) const {
+  requires std::is_trivially_copyable_v<T> Result<T> Read(GuestAddress at)
+  const {
     SPACE_TRY(const std::span<std::byte> bytes, Slice(at, sizeof(T)), "read guest memory");
     T value;
     std::memcpy(&value, bytes.data(), sizeof(T));
     return value;
   }
   template <class T>
-    requires std::is_trivially_copyable_v<T>
-  Result<void> Write(GuestAddress at, const T& value) const {
+  requires std::is_trivially_copyable_v<T> Result<void> Write(GuestAddress at, const T& value)
+  const {
     SPACE_TRY(const std::span<std::byte> bytes, Slice(at, sizeof(T)), "write guest memory");
     std::memcpy(bytes.data(), &value, sizeof(T));
     return {};

@@ -11,8 +11,8 @@ constexpr uint32_t kGuestCid = 3;  // all guests alike: clones need no renumberi
 constexpr uint32_t kHelloPort = 1024;
 // Host to guest: HTTP of envd (the same server listens on TCP 49983 in the guest).
 constexpr uint32_t kEnvdPort = 49983;
-// Host to guest: a 2-byte little-endian TCP port, answered by one byte (0 connected, else an errno),
-// then bytes both ways. Reaches 127.0.0.1, ::1 and any local address of the guest.
+// Host to guest: a 2-byte little-endian TCP port, answered by one byte (0 connected, else an
+// errno), then bytes both ways. Reaches 127.0.0.1, ::1 and any local address of the guest.
 constexpr uint32_t kForwardPort = 1025;
 
 }  // namespace space::wire

@@ -24,19 +24,19 @@ enum class LayerFormat : uint8_t {
 };
 
 struct DiskSpec {
-  std::string id;                    // [a-z0-9_]{1,20}; the guest sees it as the disk's serial
-  std::vector<LayerFormat> layers;   // bottom first; one descriptor each
-  bool is_read_only = false;         // else the last layer is the writable top (kSparse)
-  uint64_t size_bytes = 0;           // what the guest sees; at least the bottom layer's size
+  std::string id;                   // [a-z0-9_]{1,20}; the guest sees it as the disk's serial
+  std::vector<LayerFormat> layers;  // bottom first; one descriptor each
+  bool is_read_only = false;        // else the last layer is the writable top (kSparse)
+  uint64_t size_bytes = 0;          // what the guest sees; at least the bottom layer's size
 };
 
 // Descriptors: kernel ELF, initramfs, then for each disk each layer bottom first, then the serial
 // log (append), then the exit record. Once per process.
 struct StartRequest {
-  uint32_t vcpus = 1;          // 1..32
-  uint64_t memory_bytes = 0;   // 64 MiB or more, multiple of 2 MiB
-  std::string command_line;    // at most 2048 bytes; the VMM appends nothing
-  std::vector<DiskSpec> disks; // at most 8
+  uint32_t vcpus = 1;               // 1..32
+  uint64_t memory_bytes = 0;        // 64 MiB or more, multiple of 2 MiB
+  std::string command_line;         // at most 2048 bytes; the VMM appends nothing
+  std::vector<DiskSpec> disks;      // at most 8
   uint64_t serial_limit_bytes = 0;  // the log file keeps at most this; 0: no serial port
 };
 
@@ -76,10 +76,10 @@ struct Reply {
 
 struct StatusReply {
   VmState state = VmState::kNew;
-  std::string hello;         // raw bytes of the last hello, empty before it
-  Exit exit;                 // when kExited
+  std::string hello;  // raw bytes of the last hello, empty before it
+  Exit exit;          // when kExited
   uint64_t start_to_hello_us = 0;
-  uint64_t guest_faults = 0; // device errors that the guest caused
+  uint64_t guest_faults = 0;  // device errors that the guest caused
 };
 
 // Events.
@@ -106,7 +106,8 @@ Result<VmmPacket> DecodeVmmPacket(std::string_view bytes);
 
 std::string_view ExitReasonName(ExitReason reason);  // "guest_shutdown", "killed", ...
 
-// Text of the exit record file, written once by the VMM as its last act: "<reason name> <detail>\n".
+// Text of the exit record file, written once by the VMM as its last act: "<reason name>
+// <detail>\n".
 std::string EncodeExitRecord(const Exit& exit);
 Result<Exit> DecodeExitRecord(std::string_view text);
 
