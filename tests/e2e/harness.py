@@ -1,0 +1,110 @@
+"""A node of its own for the end-to-end tests: own data directory, port, key and, where KVM cannot run
+Linux, own emulated host. Nothing of a running installation is touched."""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SPACE = pathlib.Path(os.environ.get("SPACE_BIN", ROOT / "build/release/bin")) / "space"
+IMAGES = pathlib.Path(os.environ.get("SPACE_IMAGES", ROOT / "build/images"))
+# A guest boots in 10 s on the emulated host and several share two cores there.
+PATIENCE = float(os.environ.get("SPACE_TEST_PATIENCE", "180"))
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+class Node:
+    """Use as a context manager; `space()` is the command line with this node's configuration."""
+
+    def __init__(self, extra_config=""):
+        # Short: unix socket paths end at 107 bytes.
+        self.home = pathlib.Path(tempfile.mkdtemp(prefix="space-e2e-"))
+        self.port = free_port()
+        self.config = self.home / "config.toml"
+        self.config.write_text(
+            f'data_dir = "{self.home}/data"\n'
+            f'run_dir = "{self.home}/run"\n'
+            f'images_dir = "{IMAGES}"\n'
+            f'listen = "127.0.0.1:{self.port}"\n' + extra_config)
+        self.environment = {
+            "PATH": os.environ["PATH"], "HOME": str(self.home), "SPACE_CONFIG": str(self.config),
+            "TERM": "xterm-256color", "LANG": "C.UTF-8"}
+
+    def __enter__(self):
+        up = self.space("up", timeout=600)
+        if up.returncode != 0:
+            self.close()
+            raise RuntimeError(f"space up failed:\n{up.stderr.decode(errors='replace')}")
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        self.space("down", "--purge", "--yes", timeout=120)
+        shutil.rmtree(self.home, ignore_errors=True)
+
+    def space(self, *arguments, stdin=b"", timeout=None):
+        return subprocess.run([str(SPACE), *map(str, arguments)], input=stdin, capture_output=True,
+                              env=self.environment, timeout=timeout or PATIENCE)
+
+    def start(self, *arguments, **options):
+        """The command line running in the background, in its own process group."""
+        return subprocess.Popen([str(SPACE), *map(str, arguments)], env=self.environment,
+                                start_new_session=True, **options)
+
+    def ok(self, *arguments, **options):
+        done = self.space(*arguments, **options)
+        assert done.returncode == 0, (
+            f"space {' '.join(map(str, arguments))}: exit {done.returncode}\n"
+            f"stdout: {done.stdout[-600:]!r}\nstderr: {done.stderr[-600:]!r}")
+        return done.stdout.decode()
+
+    def listing(self):
+        return json.loads(self.ok("ls", "--json"))
+
+    def is_emulated(self):
+        return self.space("machine", "status", "--json").returncode == 0 and bool(
+            json.loads(self.ok("machine", "status", "--json")).get("running"))
+
+    def host(self, script):
+        """Runs a shell script where the daemons run and returns its output."""
+        if not hasattr(self, "_emulated"):
+            self._emulated = self.is_emulated()
+        if self._emulated:
+            return self.ok("machine", "exec", "--", "sh", "-c", script)
+        return subprocess.run(["sh", "-c", script], check=True, capture_output=True,
+                              text=True).stdout
+
+    def host_data(self):
+        """Data and run directory as the daemon sees them."""
+        self.host("true")
+        return ("/var/lib/space", "/run/space") if self._emulated else (
+            f"{self.home}/data", f"{self.home}/run")
+
+
+def wait_for(condition, seconds=PATIENCE):
+    """The first true value of `condition`, polled; None when time is over."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.1)
+    return None
+
+
+def interrupt(process):
+    """Ctrl-C as a terminal sends it: to the whole group."""
+    os.killpg(process.pid, signal.SIGINT)
