@@ -1,6 +1,6 @@
-// Split virtqueue, device side (virtio 1.2, 2.7). The rings and descriptors are written by a hostile
-// guest: every index, length and address is checked, each descriptor is copied before it is judged,
-// and a chain is at most the queue's size long. Device lock held by the caller.
+// Split virtqueue, device side (virtio 1.2, 2.7). The rings and descriptors are written by a
+// hostile guest: every index, length and address is checked, each descriptor is copied before it is
+// judged, and a chain is at most the queue's size long. Device lock held by the caller.
 #pragma once
 
 #include <cstddef>
@@ -38,13 +38,16 @@ struct QueueLayout {
 
 class Queue {
  public:
-  // What one chain may claim in all: 1 MiB. More than any driver of ours needs; overlapping
-  // descriptors could otherwise claim more than guest memory holds.
-  static constexpr uint64_t kMaxChainBytes = 1 << 20;
+  // What one chain may claim in all: overlapping descriptors could otherwise claim more than guest
+  // memory holds, and one call would take for ever. virtio-blk's limits stay below it.
+  static constexpr uint64_t kMaxChainBytes = 4 << 20;
 
   // kGuestFault when the size is not a power of two within 1..32768, or a ring is misaligned or
   // leaves guest memory.
   static Result<Queue> Create(const GuestMemory& memory, const QueueLayout& layout, bool event_idx);
+
+  // A queue that the driver did not set up: always empty, refuses Push.
+  static Queue Disabled() { return Queue(); }
 
   // Takes the next chain the driver offered; nullopt when the ring is empty.
   //   errors: kGuestFault; the queue then stays broken until reset
@@ -60,6 +63,7 @@ class Queue {
   // Asks for a notification when the driver adds buffers; true if some came meanwhile.
   Result<bool> EnableNotifications();
 
+  bool is_enabled() const { return layout_.size != 0; }
   const QueueLayout& layout() const { return layout_; }
   uint16_t next_available() const { return next_available_; }
   uint16_t next_used() const { return next_used_; }
@@ -67,13 +71,23 @@ class Queue {
   void SetIndices(uint16_t next_available, uint16_t next_used);
 
  private:
-  Queue(const GuestMemory& memory, const QueueLayout& layout, bool event_idx)
-      : memory_(&memory), layout_(layout), event_idx_(event_idx) {}
+  struct Descriptor;
 
-  const GuestMemory* memory_;
+  Queue() = default;
+  Result<Descriptor> ReadDescriptor(uint16_t index) const;
+  Result<void> AddPart(Chain& chain, const Descriptor& descriptor) const;
+  Result<Chain> ReadChain(uint16_t head) const;
+  tl::unexpected<Error> Break(std::string message);
+
+  const GuestMemory* memory_ = nullptr;
   QueueLayout layout_;
-  bool event_idx_;
-  bool broken_ = false;
+  // The rings, checked once; guest memory is never unmapped while a device lives.
+  std::span<std::byte> descriptors_;
+  std::span<std::byte> available_;
+  std::span<std::byte> used_;
+  bool event_idx_ = false;
+  bool is_broken_ = false;
+  bool has_signalled_ = false;
   uint16_t next_available_ = 0;
   uint16_t next_used_ = 0;
   uint16_t last_signalled_used_ = 0;
