@@ -1,0 +1,2 @@
+// Boost.JSON is header-only until somebody includes this, once per program.
+#include <boost/json/src.hpp>
