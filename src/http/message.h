@@ -22,7 +22,9 @@ class Headers {
   Headers() = default;
   Headers(std::initializer_list<Header> headers) : all_(headers) {}
   std::optional<std::string_view> Find(std::string_view name) const;  // the first one
-  void Add(std::string name, std::string value) { all_.push_back({std::move(name), std::move(value)}); }
+  void Add(std::string name, std::string value) {
+    all_.push_back({std::move(name), std::move(value)});
+  }
   void Set(std::string name, std::string value);  // replaces all of that name
   void Remove(std::string_view name);
   const std::vector<Header>& all() const { return all_; }
@@ -42,7 +44,8 @@ struct ResponseHead {
   Headers headers;
 };
 
-// The raw target split: path segments are decoded after splitting at '/', so "%2F" stays inside one.
+// The raw target split: path segments are decoded after splitting at '/', so "%2F" stays inside
+// one.
 struct Target {
   std::string path;                   // raw path, before decoding
   std::vector<std::string> segments;  // decoded; "/" gives none

@@ -20,7 +20,9 @@ struct ServerLimits {
   size_t head_bytes = 64 * 1024;
   int head_timeout_ms = 30'000;   // from the first byte of a head to its end
   int idle_timeout_ms = 640'000;  // between requests; E2B clients keep connections 300 s
-  size_t connections = 4096;      // further ones wait in the listen queue
+  // A Read or Write that waits this long without a byte moving either way cuts the connection.
+  int stall_timeout_ms = 3'600'000;
+  size_t connections = 4096;  // further ones wait in the listen queue
 };
 
 // One request and its response. Lives for the handler's call; the handler owns the pace.
@@ -39,7 +41,10 @@ class Exchange {
   // A whole response. Content-Length is set here.
   virtual asio::awaitable<Result<void>> Respond(ResponseHead head, std::string body) = 0;
   // A streamed response: chunked without a length, else exactly that many bytes. Every Write is on
-  // the wire (or in the socket) when it returns; it waits while the client is slow.
+  // the wire (or in the socket) when it returns; it waits while the client is slow. Writers may
+  // overlap: each Write goes out whole. Bytes that a response to HEAD must not have are dropped.
+  // Content-Length, Transfer-Encoding and Connection in `head` are replaced by our own, except that
+  // "Connection: close" is honoured.
   virtual asio::awaitable<Result<void>> Start(ResponseHead head,
                                               std::optional<uint64_t> content_length) = 0;
   virtual asio::awaitable<Result<void>> Write(std::string_view bytes) = 0;
@@ -48,11 +53,12 @@ class Exchange {
 
   // Resets the connection: the client sees an error, not an end. Pending Reads and Writes fail.
   virtual void Cut() = 0;
-  // Returns when the client has closed, or after the handler's end. For handlers that otherwise only
-  // write now and then. Not while a Read is pending.
+  // Returns when the client has closed (or shut down its sending side), or after the handler's end.
+  // For handlers that otherwise only write now and then; may be spawned beside the handler.
   virtual asio::awaitable<void> WaitForPeerClose() = 0;
   // For CONNECT-like use (WebSocket through the proxy): sends `head` as is (101) and hands over the
-  // raw stream with bytes that were already read past the request.
+  // raw stream with bytes that were already read past the request. The stream is the caller's: the
+  // server's Stop does not reach it.
   struct Raw {
     Stream stream;
     std::string read_ahead;
@@ -60,8 +66,10 @@ class Exchange {
   virtual asio::awaitable<Result<Raw>> Upgrade(ResponseHead head) = 0;
 };
 
-// Exceptions and unanswered requests become 500; an unread request body is drained up to 1 MiB or
-// the connection closed.
+// Exceptions and unanswered requests become 500, a started and not finished response a cut; an
+// unread request body is drained up to 1 MiB or the connection closed. Errors that the server
+// itself answers have the body {"code":N,"message":"..."}. The Exchange is gone when the handler
+// returns.
 using Handler = std::function<asio::awaitable<void>(Exchange&)>;
 
 class Server {
@@ -80,8 +88,9 @@ class Server {
   // Stops accepting and cuts what is open.
   void Stop();
 
+  struct Impl;  // in server.cc
+
  private:
-  struct Impl;
   std::shared_ptr<Impl> impl_;
 };
 
