@@ -8,9 +8,10 @@
 //                          a hole (or a block behind the end of the file) means all absent
 //
 // Two bits because a hole in this layer must uncover nothing: a discarded page is a zero tombstone.
-// The map is kept in memory and dirty blocks are written by Sync, data first. The header is written
-// once, by the creator; flags and reserved bytes must be zero in version 1, so that a frozen or
-// merged layer can say so in a later version. Owned by LayeredImage; one thread at a time.
+// The map is kept in memory; WriteMap writes the changed blocks (call it after the data is
+// written). The header is written once, by the creator; flags and reserved bytes must be zero in
+// version 1, so that a frozen or merged layer can say so in a later version. Owned by LayeredImage;
+// one thread at a time.
 #pragma once
 
 #include <array>
@@ -39,7 +40,7 @@ class SparseLayer {
  public:
   // Takes a file made by CreateSparseLayer.
   //   errors: kInvalidArgument for foreign or damaged headers and maps, a later version
-  static Result<SparseLayer> Open(UniqueFd fd, bool writable);
+  static Result<SparseLayer> Open(UniqueFd fd);
   SparseLayer(SparseLayer&&) noexcept = default;
   SparseLayer& operator=(SparseLayer&&) noexcept = default;
   SparseLayer(const SparseLayer&) = delete;
@@ -53,7 +54,7 @@ class SparseLayer {
 
   // Pages at and behind page_count are absent.
   PageState StateOf(uint64_t page) const;
-  // `state` for `count` pages, all below page_count. In memory until Sync.
+  // `state` for `count` pages, all below page_count. In memory until WriteMap.
   void Mark(uint64_t first, uint64_t count, PageState state);
   // Writes the changed blocks of the map; does not wait for the disk.
   Result<void> WriteMap();

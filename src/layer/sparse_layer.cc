@@ -1,0 +1,174 @@
+#include "layer/sparse_layer.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+
+#include "base/random.h"
+#include "base/units.h"
+#include "state/crc32c.h"
+
+namespace space {
+namespace {
+
+constexpr uint64_t kMagic = 0x315259414c435053;  // "SPCLAYR1"
+constexpr uint32_t kVersion = 1;
+
+struct Header {
+  uint64_t magic = kMagic;
+  uint32_t version = kVersion;
+  uint32_t flags = 0;
+  LayerId id{};
+  uint64_t page_count = 0;
+  std::array<std::byte, 4096 - 44> reserved{};
+  uint32_t crc = 0;  // of all before it
+};
+static_assert(sizeof(Header) == 4096);
+static_assert(offsetof(Header, crc) == 4092);
+static_assert(std::is_trivially_copyable_v<Header>);
+
+struct MapBlock {
+  uint32_t crc = 0;  // of what follows
+  uint32_t reserved = 0;
+  std::array<uint8_t, 4088> states{};
+};
+static_assert(sizeof(MapBlock) == 4096);
+
+// The object's bytes; both structs have no padding.
+template <class T>
+std::string_view TextOf(const T& object) {
+  return {reinterpret_cast<const char*>(&object), sizeof(object)};
+}
+
+uint32_t CrcOf(const Header& header) {
+  return Crc32c(TextOf(header).substr(0, offsetof(Header, crc)));
+}
+uint32_t CrcOf(const MapBlock& block) { return Crc32c(TextOf(block).substr(sizeof(block.crc))); }
+
+bool IsHole(const MapBlock& block) {
+  return std::ranges::all_of(TextOf(block), [](char byte) { return byte == 0; });
+}
+
+// The state 3 does not exist: both bits of one page set.
+bool HasUnknownState(const MapBlock& block) {
+  return std::ranges::any_of(block.states,
+                             [](uint8_t four) { return (four & (four >> 1) & 0x55) != 0; });
+}
+
+Result<Header> ReadHeader(int fd) {
+  Header header;
+  SPACE_TRY_VOID(PreadFull(fd, std::as_writable_bytes(std::span(&header, 1)), 0),
+                 "read layer header");
+  if (header.magic != kMagic) {
+    return Fail(ErrorCode::kInvalidArgument, "not a sparse layer (wrong magic number)");
+  }
+  if (header.version != kVersion) {
+    return Fail(ErrorCode::kInvalidArgument, "sparse layer of another version",
+                std::to_string(header.version));
+  }
+  if (header.crc != CrcOf(header)) {
+    return Fail(ErrorCode::kInvalidArgument, "layer header is damaged");
+  }
+  if (header.flags != 0 || header.page_count == 0 ||
+      header.page_count > kMaxImageBytes / kPageBytes) {
+    return Fail(ErrorCode::kInvalidArgument, "layer header has values unknown to this version");
+  }
+  return header;
+}
+
+}  // namespace
+
+Result<void> CreateSparseLayer(int fd, uint64_t size_bytes) {
+  if (size_bytes == 0 || size_bytes % kPageBytes != 0 || size_bytes > kMaxImageBytes) {
+    return Fail(ErrorCode::kInvalidArgument, "layer size is not a multiple of 4096 up to 16 TiB");
+  }
+  SPACE_TRY(const uint64_t before, FileSize(fd), "create layer");
+  if (before != 0) {
+    return Fail(ErrorCode::kConflict, "file of the new layer is not empty");
+  }
+  Header header;
+  FillRandom(header.id);
+  header.page_count = size_bytes / kPageBytes;
+  header.crc = CrcOf(header);
+  return PwriteFull(fd, std::as_bytes(std::span(&header, 1)), 0);
+}
+
+SparseLayer::SparseLayer(UniqueFd fd, uint64_t page_count, const LayerId& id)
+    : fd_(std::move(fd)),
+      page_count_(page_count),
+      id_(id),
+      blocks_((page_count + kPagesPerBlock - 1) / kPagesPerBlock) {}
+
+Result<SparseLayer> SparseLayer::Open(UniqueFd fd) {
+  SPACE_TRY(const Header header, ReadHeader(fd.get()), "open layer");
+  SparseLayer layer(std::move(fd), header.page_count, header.id);
+  SPACE_TRY_VOID(layer.LoadMap(), "open layer");
+  return layer;
+}
+
+Result<void> SparseLayer::LoadMap() {
+  SPACE_TRY(const uint64_t file_bytes, FileSize(fd_.get()), "read layer map");
+  for (size_t at = 0; at < blocks_.size() && BlockOffset(at) < file_bytes; ++at) {
+    MapBlock block;
+    SPACE_TRY_VOID(
+        PreadFull(fd_.get(), std::as_writable_bytes(std::span(&block, 1)), BlockOffset(at)),
+        "read layer map");
+    if (IsHole(block)) {
+      continue;
+    }
+    if (block.crc != CrcOf(block) || block.reserved != 0 || HasUnknownState(block)) {
+      return Fail(ErrorCode::kInvalidArgument, "layer map is damaged");
+    }
+    blocks_[at] = std::make_unique<Block>();
+    blocks_[at]->states = block.states;
+  }
+  return {};
+}
+
+PageState SparseLayer::StateOf(uint64_t page) const {
+  if (page >= page_count_) {
+    return PageState::kAbsent;
+  }
+  const Block* block = blocks_[page / kPagesPerBlock].get();
+  if (block == nullptr) {
+    return PageState::kAbsent;
+  }
+  const uint64_t within = page % kPagesPerBlock;
+  return static_cast<PageState>((block->states[within / 4] >> (within % 4 * 2)) & 3);
+}
+
+void SparseLayer::Mark(uint64_t first, uint64_t count, PageState state) {
+  SPACE_CHECK(count <= page_count_ && first <= page_count_ - count);
+  for (uint64_t page = first; page < first + count; ++page) {
+    std::unique_ptr<Block>& block = blocks_[page / kPagesPerBlock];
+    if (block == nullptr) {
+      block = std::make_unique<Block>();
+    }
+    const uint64_t within = page % kPagesPerBlock;
+    uint8_t& four = block->states[within / 4];
+    const int shift = static_cast<int>(within % 4 * 2);
+    const auto changed =
+        static_cast<uint8_t>((four & ~(3 << shift)) | (static_cast<int>(state) << shift));
+    block->is_dirty |= changed != four;
+    four = changed;
+  }
+}
+
+Result<void> SparseLayer::WriteMap() {
+  for (size_t at = 0; at < blocks_.size(); ++at) {
+    if (blocks_[at] == nullptr || !blocks_[at]->is_dirty) {
+      continue;
+    }
+    MapBlock block;
+    block.states = blocks_[at]->states;
+    block.crc = CrcOf(block);
+    SPACE_TRY_VOID(PwriteFull(fd_.get(), std::as_bytes(std::span(&block, 1)), BlockOffset(at)),
+                   "write layer map");
+    blocks_[at]->is_dirty = false;
+  }
+  return {};
+}
+
+}  // namespace space
