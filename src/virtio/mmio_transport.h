@@ -15,6 +15,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -47,11 +48,16 @@ class MmioTransport final : private InterruptLine {
   // After a restore: looks at every queue, since doorbells rung before the snapshot are lost.
   void KickAll();
 
-  // Calls into the device from outside the transport (vsock's Connect), under the device's lock.
+  // Calls into the device from outside the transport (vsock's Connect), under the device's lock. A
+  // Result<void> that the call returns is judged like the device's own.
   template <class Call>
-  auto WithLock(Call&& call) {
+  void WithLock(Call&& call) {
     const std::lock_guard lock(mutex_);
-    return std::forward<Call>(call)();
+    if constexpr (std::is_void_v<std::invoke_result_t<Call>>) {
+      std::forward<Call>(call)();
+    } else {
+      Judge(std::forward<Call>(call)());
+    }
   }
   VirtioDevice& device() { return *device_; }
   size_t queue_count() const { return slots_.size(); }
@@ -82,9 +88,9 @@ class MmioTransport final : private InterruptLine {
   void WriteRegister(uint64_t offset, uint32_t value);
   void WriteQueueRegister(uint64_t offset, uint32_t value);
   void WriteStatus(uint32_t value);
-  bool IsRunning() const;
   Result<void> BuildQueues();
   void Activate();
+  void Stop();
   void ResetAll();
   void Judge(const Result<void>& outcome);
   bool NotifyLocked(size_t queue_index);

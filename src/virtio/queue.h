@@ -87,7 +87,6 @@ class Queue {
   std::span<std::byte> used_;
   bool event_idx_ = false;
   bool is_broken_ = false;
-  bool has_signalled_ = false;
   uint16_t next_available_ = 0;
   uint16_t next_used_ = 0;
   uint16_t last_signalled_used_ = 0;
