@@ -84,6 +84,8 @@ struct Connection {
   Result<void> WriteBacklog();
   // Whether the guest should hear how much was forwarded.
   bool IsCreditNewsDue() const { return forwarded_bytes - announced_forwarded >= kBufferBytes / 2; }
+  // Whether the host's bytes are still wanted.
+  bool IsReading() const { return !host_ended && (guest_shutdown & kShutdownReceive) == 0; }
   bool HasForGuest() const;
 };
 

@@ -12,6 +12,8 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 
@@ -52,9 +54,10 @@ class VsockDevice final : public VirtioDevice {
   // returns:
   //   kUnavailable the guest refused or was reset, kTimeout no answer in kConnectTimeout (also when
   //   the guest's driver is not up), kExhausted too many streams
-  // The socket is closed when it failed.
-  void Connect(uint32_t guest_port, UniqueFd stream,
-               std::function<void(Result<void>)> on_connected);
+  // The socket is closed when it failed. The result itself is kGuestFault at most: the ring was
+  // found broken, which WithLock judges; `on_connected` still comes.
+  Result<void> Connect(uint32_t guest_port, UniqueFd stream,
+                       std::function<void(Result<void>)> on_connected);
 
   std::string_view name() const override { return "vsock"; }
   DeviceType type() const override { return DeviceType::kVsock; }
@@ -99,11 +102,15 @@ class VsockDevice final : public VirtioDevice {
   void UpdateWatch(Connection& connection);
   void SetDeadline(Connection& connection, std::chrono::milliseconds after);
   void ArmTimer();
+  void StartSoon();
+  void StartTimer(std::chrono::nanoseconds after);
   void OnTimer();
 
   // guest_packets.cc: from the guest.
+  Result<bool> Work(bool has_packets);
   Result<bool> ServeTransmit();
   Result<void> TakePacket(const Chain& chain);
+  void Refuse(const PacketHeader& header, const char* why);
   void Dispatch(const PacketHeader& header, const Chain& chain);
   void OnRequest(const PacketHeader& header);
   void OnResponse(Connection& connection);
@@ -112,10 +119,11 @@ class VsockDevice final : public VirtioDevice {
   void QueueReset(uint32_t host_port, uint32_t guest_port);
 
   // host_packets.cc: to the guest.
-  Result<bool> ServeReceive();
+  enum class ReadOutcome { kOpen, kClosed };
+  Result<void> ServeReceive();
   Result<bool> SendOne(const Chain& chain);
   Result<bool> SendFrom(Connection& connection, const Chain& chain);
-  Result<uint32_t> ReadInto(Connection& connection, const Chain& chain);
+  ReadOutcome ReadInto(Connection& connection, const Chain& chain, uint32_t& payload);
   Result<void> PutPacket(const Chain& chain, PacketHeader header, uint32_t payload);
   bool HasForGuest() const { return !resets_.empty() || !ready_.empty(); }
   Result<void> ServeEvents();
@@ -135,9 +143,9 @@ class VsockDevice final : public VirtioDevice {
   std::deque<ResetNotice> resets_;
   uint64_t next_token_ = kTimerToken + 1;
   uint32_t next_host_port_ = kFirstHostPort;
-  bool is_starved_ = false;           // the guest has given no receive buffers
   bool is_transmit_blocked_ = false;  // resets_ was full
   bool is_transport_reset_due_ = false;
+  std::optional<std::chrono::steady_clock::time_point> armed_;  // when the timer goes off
   uint64_t dropped_packets_ = 0;
 };
 
