@@ -3,6 +3,8 @@
 # Sourced, never run. A recipe calls `begin NAME "$@"` first.
 
 images_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=trees.sh
+source "$images_dir/trees.sh"
 
 # Variables that a recipe reads after `begin`.
 part=""        # name of the recipe, printed before each line
@@ -97,10 +99,13 @@ interrupted() {
 stop_step() {
   if [[ -n $ticker_pid ]]; then kill "$ticker_pid" 2>/dev/null || true; wait "$ticker_pid" 2>/dev/null || true; fi
   ticker_pid=""
-  if [[ -n $step_pid ]]; then
-    kill -TERM -- "-$step_pid" 2>/dev/null || true
-    wait "$step_pid" 2>/dev/null || true
-  fi
+  [[ -n $step_pid ]] || return 0
+  # The whole group, and its end is waited for: mmdebstrap takes a moment to clean up behind itself.
+  local tries=0
+  kill -TERM -- "-$step_pid" 2>/dev/null || true
+  while kill -0 -- "-$step_pid" 2>/dev/null && ((++tries < 150)); do sleep 0.1; done
+  kill -KILL -- "-$step_pid" 2>/dev/null || true
+  wait "$step_pid" 2>/dev/null || true
   step_pid=""
 }
 
@@ -124,6 +129,7 @@ step() {
   set -m
   (
     trap - EXIT INT TERM HUP
+    exec {lock_fd}>&-
     set -euo pipefail
     "$@"
   ) >"$log" 2>&1 </dev/null &
@@ -142,8 +148,11 @@ step() {
 
 ticker() {
   trap - EXIT INT TERM HUP
-  local tick=0
-  while sleep 2; do
+  local tick=0 never
+  exec {lock_fd}>&-
+  # Waits without a child, which would outlive us and hold the caller's pipe open.
+  exec {never}<> <(:)
+  while ! read -r -t 2 -u "$never"; do
     tick=$((tick + 1))
     if [[ -t 1 ]]; then
       printf '\r[%s] %-58s %6s s ...' "$part" "$1" "$(seconds_since "$2")"
@@ -158,8 +167,9 @@ ticker() {
 # fingerprint: sha256 over the arguments' texts (strings) and over standard input.
 fingerprint() { { printf '%s\n' "$@"; cat; } | sha256sum | cut -d' ' -f1; }
 
-# recipe_files FILE...: their content, for fingerprint's standard input. lib.sh is always part of it.
-recipe_files() { cat "$images_dir/lib.sh" "$@"; }
+# recipe_files FILE...: their content, for fingerprint's standard input. trees.sh is always part of it; this file is not,
+# so that a change of messages rebuilds nothing.
+recipe_files() { cat "$images_dir/trees.sh" "$@"; }
 
 # up_to_date HASH FILE...: true when the stamp has this hash and all outputs are there.
 up_to_date() {
@@ -257,6 +267,19 @@ archive_date() {
   date -u -d "@$newest" +%F
 }
 
+# cached_lookup COMMAND...: its output, kept as long as the package lists and the command are the same, since apt takes
+# seconds to answer.
+cached_lookup() {
+  local key file
+  key=$(printf '%s\n' "$@" | cat - "$(apt_dir)"/lists/*Release | sha256sum | cut -c1-32)
+  file=$out/.cache/lookup.$part.$1
+  if [[ ! -s $file || $(head -n 1 "$file") != "$key" ]]; then
+    { echo "$key" && "$@"; } >"$work/lookup" || die "apt cannot resolve: ${*:2}" "look at the package names, or run again with --refresh"
+    mv "$work/lookup" "$file"
+  fi
+  tail -n +2 "$file"
+}
+
 # resolve PACKAGE...: "name version" of the whole closure of a minimal system with these packages, sorted.
 resolve() {
   apt-get "${apt_opts[@]}" -s install '?essential' '?priority(required)' apt "$@" |
@@ -268,83 +291,6 @@ fetch_closure() {
   flock "$apt_lock"
   apt-get "${apt_opts[@]}" -y -qq --download-only install '?essential' '?priority(required)' apt "$@"
   flock -u "$apt_lock"
-}
-
-# ---- trees and images ----------------------------------------------------------------------------------------------
-
-# debian_tree TAR EPOCH PACKAGES(comma separated) [mmdebstrap options]: a minimal bookworm with the packages, as a tar
-# with sorted members, numeric owners and clamped times. Packages come from the cache only, so nothing of the mirror is
-# needed inside; sources.list is replaced by the public names.
-debian_tree() {
-  local tar=$1 epoch=$2 packages=$3 dir
-  shift 3
-  dir=$(apt_dir)
-  SOURCE_DATE_EPOCH=$epoch mmdebstrap --variant=minbase --architectures=amd64 --format=tar \
-    --skip=update,essential/unlink \
-    --aptopt='APT::Install-Recommends "false"' \
-    --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
-    --dpkgopt='path-exclude=/usr/share/info/*' --dpkgopt='path-exclude=/usr/share/lintian/*' \
-    --dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt='path-include=/usr/share/locale/locale.alias' \
-    --dpkgopt='path-exclude=/usr/share/gcc/python/*' \
-    --setup-hook="mkdir -p \"\$1/var/cache/apt/archives\" \"\$1/var/lib/apt/lists\"" \
-    --setup-hook="cp -a $(printf %q "$dir")/lists/. \"\$1/var/lib/apt/lists/\"" \
-    --setup-hook="cp -l $(printf %q "$dir")/archives/*.deb \"\$1/var/cache/apt/archives/\" 2>/dev/null || cp $(printf %q "$dir")/archives/*.deb \"\$1/var/cache/apt/archives/\"" \
-    --include="$packages" \
-    "$@" \
-    --customize-hook="$images_dir/neutral \"\$1\"" \
-    bookworm "$tar" "$dir/sources.list"
-}
-
-# as_root COMMAND...: root, or root of a user namespace with the ids that a tree needs.
-as_root() {
-  if ((EUID == 0)); then "$@"; else mmdebstrap --unshare-helper "$@"; fi
-}
-
-# ext4_image IMAGE TREE EPOCH UUID LABEL SIZE [mke2fs options]: from the tar or folder TREE, without mounting anything.
-# Fixed ids, time and features; no journal unless asked for. MKE2FS_EXTENDED adds extended options.
-ext4_image() {
-  as_root bash "$images_dir/ext4" "$@"
-}
-
-# cpio_image IMAGE FOLDER: newc, sorted, no times, owner root, zstd (smallest and the kernel unpacks it fastest).
-cpio_image() {
-  local image=$1 folder=$2
-  find "$folder" -exec touch -h -d @0 {} +
-  (cd "$folder" && find . -mindepth 1 -printf '%P\0' | sort -z |
-    cpio --quiet --null --create --format=newc --reproducible --owner=+0:+0) |
-    zstd -q -T0 -10 -o "$image.new"
-  mv "$image.new" "$image"
-}
-
-# load_order MODULES_ROOT RELEASE MODULE...: paths of the modules with all they depend on, in an order that loads.
-# Built-in ones vanish.
-load_order() {
-  local root=$1 release=$2 module
-  shift 2
-  for module in "$@"; do
-    modprobe --dirname "$root" --set-version "$release" --show-depends "$module" |
-      sed -n 's/^insmod \([^ ]*\).*/\1/p'
-  done | awk '!seen[$0]++'
-}
-
-# module_folder MODULES_ROOT RELEASE FOLDER MODULE...: the files, unpacked, and `order` with one name per line.
-module_folder() {
-  local root=$1 release=$2 folder=$3 path name
-  shift 3
-  mkdir -p "$folder"
-  : >"$folder/order"
-  while IFS= read -r path; do
-    name=$(basename "$path")
-    case $name in
-      *.xz) name=${name%.xz}; xz -dc "$path" >"$folder/$name" ;;
-      *.zst) name=${name%.zst}; zstd -qdc "$path" >"$folder/$name" ;;
-      *.gz) name=${name%.gz}; gzip -dc "$path" >"$folder/$name" ;;
-      *) cp "$path" "$folder/$name" ;;
-    esac
-    chmod 0644 "$folder/$name"
-    printf '%s\n' "$name" >>"$folder/order"
-  done < <(load_order "$root" "$release" "$@")
-  [[ -s $folder/order ]] || { echo "no module found for: $*" >&2; return 1; }
 }
 
 human() { numfmt --to=iec-i --suffix=B "$1"; }
