@@ -1,8 +1,6 @@
-#include <elf.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <cstring>
 #include <functional>
 #include <numeric>
 
@@ -13,41 +11,13 @@
 #include "boot/kernel.h"
 #include "boot/layout.h"
 #include "boot/pvh.h"
+#include "boot/tiny_kernel.h"
 
 namespace space::boot {
 namespace {
 
-// A kernel as small as it can be: one segment at 1 MiB and the PVH note. Tests damage one field.
-struct Image {
-  Elf64_Ehdr header{};
-  Elf64_Phdr load{};
-  Elf64_Phdr note{};
-  struct {
-    Elf64_Nhdr head{4, 8, 18};
-    char name[4] = {'X', 'e', 'n', 0};
-    uint64_t entry = 0x100000;
-  } note_bytes;
-  unsigned char code[16] = {0xf4};
-
-  Image() {
-    std::memcpy(header.e_ident, ELFMAG, SELFMAG);
-    header.e_ident[EI_CLASS] = ELFCLASS64;
-    header.e_ident[EI_DATA] = ELFDATA2LSB;
-    header.e_type = ET_EXEC;
-    header.e_machine = EM_X86_64;
-    header.e_phoff = offsetof(Image, load);
-    header.e_phentsize = sizeof(Elf64_Phdr);
-    header.e_phnum = 2;
-    load.p_type = PT_LOAD;
-    load.p_offset = offsetof(Image, code);
-    load.p_paddr = 0x100000;
-    load.p_filesz = sizeof(code);
-    load.p_memsz = 0x1000;
-    note.p_type = PT_NOTE;
-    note.p_offset = offsetof(Image, note_bytes);
-    note.p_filesz = sizeof(note_bytes);
-  }
-};
+// Tests damage one field of it.
+using Image = TinyKernel;
 
 UniqueFd FileOf(std::string_view bytes) {
   Result<UniqueFd> fd = CreateMemfd("test");
@@ -56,9 +26,7 @@ UniqueFd FileOf(std::string_view bytes) {
   return *std::move(fd);
 }
 
-UniqueFd FileOf(const Image& image) {
-  return FileOf({reinterpret_cast<const char*>(&image), sizeof(image)});
-}
+UniqueFd FileOf(const Image& image) { return FileOf(image.bytes()); }
 
 GuestMemory Memory(uint64_t size_bytes = MiB(64)) {
   Result<GuestMemory> memory = GuestMemory::Create(size_bytes);
@@ -124,7 +92,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(KernelTest, LoadKernel_RefusesEveryTruncation) {
   const Image image;
   const GuestMemory memory = Memory();
-  const std::string whole(reinterpret_cast<const char*>(&image), sizeof(image));
+  const std::string whole(image.bytes());
   for (size_t size = 0; size + 1 < whole.size(); size += 3) {
     EXPECT_FALSE(LoadKernel(memory, FileOf(whole.substr(0, size)))) << size;
   }

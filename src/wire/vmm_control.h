@@ -35,7 +35,8 @@ struct DiskSpec {
 struct StartRequest {
   uint32_t vcpus = 1;               // 1..32
   uint64_t memory_bytes = 0;        // 64 MiB or more, multiple of 2 MiB
-  std::string command_line;         // at most 2048 bytes; the VMM appends nothing
+  // At most 2048 bytes; the VMM puts before it what its machine needs (boot/command_line.h).
+  std::string command_line;
   std::vector<DiskSpec> disks;      // at most 8
   uint64_t serial_limit_bytes = 0;  // the log file keeps at most this; 0: no serial port
 };

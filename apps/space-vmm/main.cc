@@ -1,0 +1,54 @@
+// space-vmm: one virtual machine, driven over a control socket (src/wire/vmm_control.h).
+#include <fcntl.h>
+#include <sys/prctl.h>
+
+#include <cstdio>
+#include <string_view>
+
+#include "base/log.h"
+#include "vmm/service.h"
+
+namespace {
+
+constexpr int kListenerFd = 3;
+constexpr int kKvmFd = 4;
+constexpr int kUsageError = 2;
+
+constexpr std::string_view kHelp =
+    "usage: space-vmm 3<listening control socket 4<>/dev/kvm\n"
+    "\n"
+    "Runs one virtual machine. Started by the daemon, not by hand: descriptor 3 is a listening\n"
+    "SEQPACKET socket, 4 is /dev/kvm, all else comes over the socket. Opens no path. Logs to stderr.\n"
+    "Exits 0 when the VM has ended and the reason was recorded.\n"
+    "\n"
+    "  --help, --version\n";
+
+bool IsOpen(int fd) { return ::fcntl(fd, F_GETFD) != -1; }
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc == 2 && std::string_view(argv[1]) == "--version") {
+    std::puts("space-vmm " SPACE_VERSION);
+    return 0;
+  }
+  if (argc == 2 && std::string_view(argv[1]) == "--help") {
+    std::fputs(kHelp.data(), stdout);
+    return 0;
+  }
+  if (argc != 1 || !IsOpen(kListenerFd) || !IsOpen(kKvmFd)) {
+    std::fputs(kHelp.data(), stderr);
+    return kUsageError;
+  }
+  space::log::Configure("space-vmm", space::log::Level::kInfo);
+  space::BlockSignals();
+  // Guest memory is nobody's to read: no core dump, no ptrace by others of our uid.
+  ::prctl(PR_SET_DUMPABLE, 0);
+  const auto served =
+      space::RunService(space::UniqueFd(kListenerFd), space::UniqueFd(kKvmFd));
+  if (!served) {
+    space::log::Error("vmm_failed", {{"why", served.error().message()}});
+    return 1;
+  }
+  return 0;
+}

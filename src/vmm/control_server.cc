@@ -1,0 +1,211 @@
+#include "vmm/control_server.h"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/log.h"
+
+namespace space {
+
+Result<std::unique_ptr<ControlServer>> ControlServer::Create(UniqueFd listener,
+                                                             const kvm::System& system,
+                                                             EventLoop& loop, ExitBox& exit) {
+  auto server =
+      std::unique_ptr<ControlServer>(new ControlServer(std::move(listener), system, loop, exit));
+  SPACE_TRY_VOID(loop.Watch(server->listener_.get(), EPOLLIN, *server, kListener),
+                 "watch control socket");
+  return server;
+}
+
+ControlServer::ControlServer(UniqueFd listener, const kvm::System& system, EventLoop& loop,
+                             ExitBox& exit)
+    : listener_(std::move(listener)), system_(&system), loop_(&loop), exit_(&exit) {}
+
+ControlServer::~ControlServer() {
+  loop_->Unwatch(listener_.get());
+  loop_->Unwatch(client_.get());
+}
+
+void ControlServer::OnEvents(uint64_t token, uint32_t /*events*/) {
+  if (token == kListener) {
+    Accept();
+  } else {
+    ReadClient();
+  }
+}
+
+void ControlServer::Accept() {
+  UniqueFd client(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!client.valid()) {
+    if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
+      SPACE_LOG_LIMITED(log::Level::kError, "control_accept_failed", {"errno", errno});
+    }
+    return;
+  }
+  const Result<PeerCredentials> peer = PeerOf(client.get());
+  if (!peer || (peer->uid != 0 && peer->uid != ::geteuid())) {
+    SPACE_LOG_LIMITED(log::Level::kWarn, "control_peer_refused", {"uid", peer ? peer->uid : 0});
+    return;
+  }
+  if (!loop_->Watch(client.get(), EPOLLIN, *this, kClient)) {
+    return;
+  }
+  client_ = std::move(client);
+  ++client_number_;
+  loop_->Unwatch(listener_.get());
+}
+
+void ControlServer::DropClient(std::string_view why) {
+  log::Info("control_client_gone", {{"why", why}});
+  loop_->Unwatch(client_.get());
+  client_ = UniqueFd();
+  if (!loop_->Watch(listener_.get(), EPOLLIN, *this, kListener)) {
+    exit_->Report(wire::ExitReason::kInternalError, "control socket cannot be watched");
+  }
+}
+
+void ControlServer::ReadClient() {
+  // One packet per event: others get their turn between them.
+  Result<Packet> packet = ReceivePacket(client_.get());
+  if (!packet) {
+    if (packet.error().code() != ErrorCode::kTimeout) {
+      DropClient(packet.error().message());
+    }
+    return;
+  }
+  if (packet->bytes.empty()) {
+    DropClient("closed");
+    return;
+  }
+  const Result<wire::VmmPacket> request = wire::DecodeVmmPacket(packet->bytes);
+  if (!request) {
+    DropClient(request.error().message());
+    return;
+  }
+  Serve(request->id, request->message, std::move(packet->fds));
+}
+
+void ControlServer::Serve(uint32_t id, const wire::VmmMessage& message, std::vector<UniqueFd> fds) {
+  if (const auto* start = std::get_if<wire::StartRequest>(&message)) {
+    Start(id, *start, std::move(fds));
+  } else if (const auto* connect = std::get_if<wire::ConnectRequest>(&message)) {
+    Connect(id, *connect, std::move(fds));
+  } else if (std::holds_alternative<wire::StatusRequest>(message)) {
+    Send(id, Status());
+  } else if (std::holds_alternative<wire::KillRequest>(message)) {
+    Answer(id, {});
+    exit_->Report(wire::ExitReason::kKilled, "by request");
+  } else {
+    DropClient("sent a reply");
+  }
+}
+
+void ControlServer::Start(uint32_t id, const wire::StartRequest& request,
+                          std::vector<UniqueFd> fds) {
+  const Result<void> started = TryStart(request, std::move(fds));
+  if (!started) {
+    log::Warn("start_refused", {{"why", started.error().message()}});
+  }
+  Answer(id, started);
+}
+
+Result<void> ControlServer::TryStart(const wire::StartRequest& request, std::vector<UniqueFd> fds) {
+  if (machine_) {
+    return Fail(ErrorCode::kConflict, "the VM was started already");
+  }
+  started_ = std::chrono::steady_clock::now();
+  SPACE_TRY(MachineConfig config, CheckStart(request, std::move(fds), HostMemoryBytes()), "start");
+  // Called under the device's lock, maybe by a vCPU thread: only hands over.
+  const DeviceHooks hooks{[this](std::string hello) {
+    loop_->Post([this, hello = std::move(hello)]() mutable { OnHello(std::move(hello)); });
+  }};
+  SPACE_TRY(machine_, Machine::Create(*system_, config, *loop_, *exit_, hooks), "start");
+  exit_record_ = std::move(config.exit_record);
+  machine_->Run();
+  return {};
+}
+
+void ControlServer::Connect(uint32_t id, const wire::ConnectRequest& request,
+                            std::vector<UniqueFd> fds) {
+  if (!machine_) {
+    Answer(id, Fail(ErrorCode::kConflict, "the VM is not started"));
+    return;
+  }
+  if (fds.size() != 1) {
+    Answer(id, Fail(ErrorCode::kInvalidArgument, "connect needs one descriptor, a stream socket"));
+    return;
+  }
+  machine_->Connect(request.guest_port, std::move(fds.front()),
+                    [this, id, client = client_number_](Result<void> outcome) {
+                      loop_->Post([this, id, client, outcome = std::move(outcome)] {
+                        if (client == client_number_) {
+                          Answer(id, outcome);
+                        }
+                      });
+                    });
+}
+
+wire::StatusReply ControlServer::Status() {
+  wire::StatusReply status;
+  status.state = machine_ ? wire::VmState::kRunning : wire::VmState::kNew;
+  status.hello = hello_;
+  status.start_to_hello_us = start_to_hello_us_;
+  status.guest_faults = machine_ ? machine_->guest_faults() : 0;
+  if (const std::optional<wire::Exit> exit = exit_->Get()) {
+    status.state = wire::VmState::kExited;
+    status.exit = *exit;
+  }
+  return status;
+}
+
+void ControlServer::OnHello(std::string hello) {
+  const auto spent = std::chrono::steady_clock::now() - started_;
+  hello_ = std::move(hello);
+  start_to_hello_us_ = static_cast<uint64_t>(
+      std::chrono::duration_cast<std::chrono::microseconds>(spent).count());
+  Send(0, wire::HelloEvent{hello_, start_to_hello_us_});
+}
+
+void ControlServer::Answer(uint32_t id, const Result<void>& outcome) {
+  wire::Reply reply;
+  if (!outcome) {
+    reply.is_ok = false;
+    reply.code = outcome.error().code();
+    reply.message = outcome.error().message();
+  }
+  Send(id, std::move(reply));
+}
+
+void ControlServer::Send(uint32_t id, wire::VmmMessage message) {
+  if (!client_.valid()) {
+    return;
+  }
+  const Result<void> sent =
+      SendPacket(client_.get(), wire::Encode(wire::VmmPacket{id, std::move(message)}));
+  // A client that does not read is as good as gone; waiting for it would stop the devices.
+  if (!sent) {
+    DropClient(sent.error().message());
+  }
+}
+
+void ControlServer::Finish(wire::Exit exit) {
+  if (machine_) {
+    machine_->Stop();
+    exit = machine_->Explain(std::move(exit));
+    machine_.reset();  // disks write their page maps
+  }
+  log::Info("vm_exit", {{"reason", wire::ExitReasonName(exit.reason)}, {"detail", exit.detail}});
+  // The record first: whoever sees the event finds it.
+  if (exit_record_.valid()) {
+    const Result<void> written = WriteFull(exit_record_.get(), wire::EncodeExitRecord(exit));
+    if (!written) {
+      log::Error("exit_record_failed", {{"why", written.error().message()}});
+    }
+  }
+  Send(0, wire::ExitEvent{std::move(exit)});
+}
+
+}  // namespace space

@@ -1,0 +1,53 @@
+#include "vmm/device_table.h"
+
+#include <array>
+
+#include "devices/block/block_device.h"
+#include "devices/rng/rng_device.h"
+#include "devices/vsock/vsock_device.h"
+#include "wire/ports.h"
+
+namespace space {
+namespace {
+
+size_t One(const MachineConfig& /*config*/) { return 1; }
+
+size_t CountDisks(const MachineConfig& config) { return config.disks.size(); }
+
+Result<std::unique_ptr<VirtioDevice>> CreateBlock(MachineConfig& config, size_t index,
+                                                  HostPoller& /*poller*/,
+                                                  const DeviceHooks& /*hooks*/) {
+  DiskConfig& disk = config.disks[index];
+  SPACE_TRY(LayeredImage image, LayeredImage::Open(std::move(disk.layers), disk.size_bytes),
+            "disk " + disk.id);
+  return std::make_unique<BlockDevice>(std::move(image), disk.id);
+}
+
+Result<std::unique_ptr<VirtioDevice>> CreateVsock(MachineConfig& /*config*/, size_t /*index*/,
+                                                  HostPoller& poller, const DeviceHooks& hooks) {
+  VsockConfig vsock;
+  vsock.guest_cid = wire::kGuestCid;
+  vsock.hello_port = wire::kHelloPort;
+  vsock.on_hello = hooks.on_hello;
+  SPACE_TRY(std::unique_ptr<VsockDevice> device, VsockDevice::Create(std::move(vsock), poller),
+            "vsock");
+  return device;
+}
+
+Result<std::unique_ptr<VirtioDevice>> CreateRng(MachineConfig& /*config*/, size_t /*index*/,
+                                                HostPoller& poller, const DeviceHooks& /*hooks*/) {
+  SPACE_TRY(std::unique_ptr<RngDevice> device, RngDevice::Create(poller), "rng");
+  return device;
+}
+
+constexpr std::array<DeviceRow, 3> kTable = {{
+    {"block", CountDisks, CreateBlock},
+    {"vsock", One, CreateVsock},
+    {"rng", One, CreateRng},
+}};
+
+}  // namespace
+
+std::span<const DeviceRow> DeviceTable() { return kTable; }
+
+}  // namespace space

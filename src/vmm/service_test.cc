@@ -1,0 +1,288 @@
+// The whole monitor but its main, driven over its control socket with guests of a few instructions.
+// They run on any /dev/kvm, also one that could not run Linux. Without one: skipped, and said so.
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <thread>
+
+#include "base/seqpacket.h"
+#include "base/units.h"
+#include "boot/tiny_kernel.h"
+#include "layer/sparse_layer.h"
+#include "vmm/service.h"
+#include "wire/vmm_control.h"
+
+namespace space {
+namespace {
+
+using namespace std::string_view_literals;
+
+// 32-bit code at 1 MiB.
+constexpr auto kPowerOff = "\x66\xba\x00\x06\xb0\x34\xee\xf4\xeb\xfd"sv;  // out 0x600, S5 and go
+constexpr auto kReset = "\x66\xba\x02\x06\xb0\x01\xee\xf4\xeb\xfd"sv;     // out 0x602, 1
+constexpr auto kKeyboardReset = "\xb0\xfe\xe6\x64\xf4\xeb\xfd"sv;         // out 0x64, 0xfe
+// mov word [0x472], 0x1234, then as kReset
+constexpr auto kPanic =
+    "\x66\xc7\x05\x72\x04\x00\x00\x34\x12\x66\xba\x02\x06\xb0\x01\xee\xf4\xeb\xfd"sv;
+constexpr auto kTripleFault = "\x0f\x0b"sv;  // ud2 without an IDT
+constexpr auto kSpin = "\xeb\xfe"sv;
+constexpr auto kHalt = "\xfa\xf4\xeb\xfd"sv;  // cli, hlt: sleeps inside KVM
+// Reads of unclaimed MMIO and port, for ever: mov eax,[0xc0000000]; in al,0x80; jmp back
+constexpr auto kPoke = "\xa1\x00\x00\x00\xc0\xe4\x80\xeb\xf7"sv;
+// The first device's magic (0x74726976 at 0xd0000000) decides: power off when right, else spin.
+constexpr auto kMagic =
+    "\xa1\x00\x00\x00\xd0\x3d\x76\x69\x72\x74\x75\xfe\x66\xba\x00\x06\xb0\x34\xee\xf4"sv;
+
+class ServiceTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() { BlockSignals(); }
+
+  void SetUp() override {
+    if (::access("/dev/kvm", R_OK | W_OK) != 0) {
+      GTEST_SKIP() << "no usable /dev/kvm here: guest not run";
+    }
+    std::string pattern = testing::TempDir() + "vmm.XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    directory_ = pattern;
+    Result<UniqueFd> listener = ListenSeqpacket(socket_path());
+    ASSERT_TRUE(listener) << listener.error().message();
+    Result<UniqueFd> kvm = OpenReadWrite("/dev/kvm");
+    ASSERT_TRUE(kvm);
+    service_ = std::thread([this, fd = *std::move(listener), device = *std::move(kvm)]() mutable {
+      ran_ = RunService(std::move(fd), std::move(device));
+    });
+    client_ = Connect();
+  }
+  void TearDown() override {
+    if (service_.joinable()) {
+      if (!has_ended_) {
+        Send(99, wire::KillRequest{});
+      }
+      service_.join();
+      EXPECT_TRUE(ran_) << ran_.error().message();
+    }
+    if (!directory_.empty()) {
+      std::filesystem::remove_all(directory_);
+    }
+  }
+
+  std::string socket_path() const { return directory_ + "/control"; }
+  UniqueFd Connect() const {
+    Result<UniqueFd> fd = ConnectSeqpacket(socket_path());
+    EXPECT_TRUE(fd) << fd.error().message();
+    return fd ? *std::move(fd) : UniqueFd();
+  }
+  void Send(uint32_t id, wire::VmmMessage message, const std::vector<int>& fds = {}) {
+    EXPECT_TRUE(
+        SendPacket(client_.get(), wire::Encode(wire::VmmPacket{id, std::move(message)}), fds));
+  }
+  // The next packet; the test fails when none comes in 20 s.
+  std::optional<wire::VmmPacket> Next() {
+    pollfd poll_fd = {.fd = client_.get(), .events = POLLIN, .revents = 0};
+    if (::poll(&poll_fd, 1, 20'000) != 1) {
+      ADD_FAILURE() << "nothing came";
+      return std::nullopt;
+    }
+    Result<Packet> packet = ReceivePacket(client_.get());
+    if (!packet || packet->bytes.empty()) {
+      return std::nullopt;
+    }
+    Result<wire::VmmPacket> decoded = wire::DecodeVmmPacket(packet->bytes);
+    EXPECT_TRUE(decoded);
+    return decoded ? std::optional(*std::move(decoded)) : std::nullopt;
+  }
+  wire::Reply NextReply() {
+    const std::optional<wire::VmmPacket> packet = Next();
+    const auto* reply = packet ? std::get_if<wire::Reply>(&packet->message) : nullptr;
+    EXPECT_NE(reply, nullptr);
+    return reply != nullptr ? *reply : wire::Reply{false, ErrorCode::kInternal, "no reply"};
+  }
+  wire::Exit NextExit() {
+    const std::optional<wire::VmmPacket> packet = Next();
+    const auto* event = packet ? std::get_if<wire::ExitEvent>(&packet->message) : nullptr;
+    EXPECT_NE(event, nullptr);
+    has_ended_ = event != nullptr;
+    return event != nullptr ? event->exit : wire::Exit{};
+  }
+
+  static UniqueFd FileOf(std::string_view bytes) {
+    Result<UniqueFd> fd = CreateMemfd("file");
+    EXPECT_TRUE(fd && WriteFull(fd->get(), bytes));
+    return *std::move(fd);
+  }
+  wire::Reply Start(std::string_view kernel, wire::StartRequest request = {}) {
+    if (request.memory_bytes == 0) {
+      request.memory_bytes = MiB(64);
+    }
+    std::vector<UniqueFd> fds;
+    fds.push_back(FileOf(kernel));
+    fds.push_back(FileOf("initramfs"));
+    for (size_t disk = 0; disk < request.disks.size(); ++disk) {
+      fds.push_back(FileOf(std::string(MiB(1), 'd')));
+      fds.push_back(FileOf(""));
+      EXPECT_TRUE(CreateSparseLayer(fds.back().get(), MiB(1)));
+    }
+    fds.push_back(FileOf(""));
+    fds.push_back(FileOf(""));
+    record_ = *fds.back().Duplicate();
+    std::vector<int> raw;
+    for (const UniqueFd& fd : fds) {
+      raw.push_back(fd.get());
+    }
+    Send(1, std::move(request), raw);
+    return NextReply();
+  }
+  wire::Reply StartCode(std::string_view code, wire::StartRequest request = {}) {
+    return Start(boot::TinyKernel(code).bytes(), std::move(request));
+  }
+  std::string Record() const {
+    std::string text(4096, '\0');
+    const ssize_t got = ::pread(record_.get(), text.data(), text.size(), 0);
+    text.resize(got < 0 ? 0 : static_cast<size_t>(got));
+    return text;
+  }
+
+  std::string directory_;
+  std::thread service_;
+  Result<void> ran_;
+  UniqueFd client_;
+  UniqueFd record_;
+  bool has_ended_ = false;
+};
+
+struct EndCase {
+  const char* name;
+  std::string_view code;
+  wire::ExitReason reason;
+};
+class ServiceEndTest : public ServiceTest, public testing::WithParamInterface<EndCase> {};
+
+TEST_P(ServiceEndTest, Guest_EndsForItsReasonWhichIsRecordedFirst) {
+  ASSERT_TRUE(StartCode(GetParam().code).is_ok);
+  const wire::Exit exit = NextExit();
+  EXPECT_EQ(exit.reason, GetParam().reason) << exit.detail;
+  EXPECT_EQ(Record(), wire::EncodeExitRecord(exit));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Reasons, ServiceEndTest,
+    testing::Values(EndCase{"PowerOff", kPowerOff, wire::ExitReason::kGuestShutdown},
+                    EndCase{"Reset", kReset, wire::ExitReason::kGuestReset},
+                    EndCase{"KeyboardReset", kKeyboardReset, wire::ExitReason::kGuestReset},
+                    EndCase{"Panic", kPanic, wire::ExitReason::kGuestPanic},
+                    EndCase{"TripleFault", kTripleFault, wire::ExitReason::kTripleFault}),
+    [](const auto& param) { return param.param.name; });
+
+class ServiceKillTest : public ServiceTest, public testing::WithParamInterface<EndCase> {};
+
+TEST_P(ServiceKillTest, Kill_StopsEveryVcpuWhateverItDoes) {
+  wire::StartRequest request;
+  request.vcpus = 3;  // two of them never started by the guest
+  ASSERT_TRUE(StartCode(GetParam().code, std::move(request)).is_ok);
+  Send(7, wire::KillRequest{});
+  EXPECT_TRUE(NextReply().is_ok);
+  EXPECT_EQ(NextExit().reason, wire::ExitReason::kKilled);
+  EXPECT_EQ(Record(), "killed by request\n");
+}
+
+INSTANTIATE_TEST_SUITE_P(Guests, ServiceKillTest,
+                         testing::Values(EndCase{"Spin", kSpin, {}}, EndCase{"Halt", kHalt, {}},
+                                         EndCase{"Poke", kPoke, {}}),
+                         [](const auto& param) { return param.param.name; });
+
+TEST_F(ServiceTest, Guest_FindsTheDisksMagicAtTheFirstWindow) {
+  wire::StartRequest request;
+  request.disks.push_back(
+      {"root", {wire::LayerFormat::kRaw, wire::LayerFormat::kSparse}, false, MiB(1)});
+  const wire::Reply reply = StartCode(kMagic, std::move(request));
+  ASSERT_TRUE(reply.is_ok) << reply.message;
+  EXPECT_EQ(NextExit().reason, wire::ExitReason::kGuestShutdown);
+}
+
+TEST_F(ServiceTest, Sigterm_IsAKill) {
+  ASSERT_TRUE(StartCode(kSpin).is_ok);
+  ::kill(::getpid(), SIGTERM);
+  const wire::Exit exit = NextExit();
+  EXPECT_EQ(exit.reason, wire::ExitReason::kKilled);
+  EXPECT_EQ(exit.detail, "by signal 15");
+}
+
+TEST_F(ServiceTest, Start_RefusesAKernelThatIsNotElfAndMayBeTriedAgain) {
+  const wire::Reply refused = Start("#!/bin/sh\n" + std::string(100, 'x'));
+  EXPECT_FALSE(refused.is_ok);
+  EXPECT_NE(refused.message.find("kernel is not an ELF file"), std::string::npos)
+      << refused.message;
+  ASSERT_TRUE(StartCode(kPowerOff).is_ok);
+  EXPECT_EQ(NextExit().reason, wire::ExitReason::kGuestShutdown);
+}
+
+TEST_F(ServiceTest, Start_RefusesASecondOne) {
+  ASSERT_TRUE(StartCode(kSpin).is_ok);
+  const UniqueFd kept = *record_.Duplicate();
+  const wire::Reply again = StartCode(kSpin);
+  EXPECT_EQ(again.code, ErrorCode::kConflict);
+}
+
+TEST_F(ServiceTest, Start_RefusesADiskThatIsNotALayer) {
+  wire::StartRequest request;
+  request.memory_bytes = MiB(64);
+  request.disks.push_back(
+      {"root", {wire::LayerFormat::kRaw, wire::LayerFormat::kSparse}, false, MiB(2)});
+  const UniqueFd kernel = FileOf(boot::TinyKernel(kSpin).bytes());
+  const UniqueFd junk = FileOf(std::string(8192, 'j'));
+  Send(1, request, {kernel.get(), junk.get(), junk.get(), junk.get(), junk.get(), junk.get()});
+  const wire::Reply reply = NextReply();
+  EXPECT_FALSE(reply.is_ok);
+  EXPECT_NE(reply.message.find("disk root"), std::string::npos) << reply.message;
+}
+
+TEST_F(ServiceTest, Status_FollowsTheLife) {
+  Send(3, wire::StatusRequest{});
+  std::optional<wire::VmmPacket> packet = Next();
+  ASSERT_TRUE(packet);
+  EXPECT_EQ(packet->id, 3u);
+  EXPECT_EQ(std::get<wire::StatusReply>(packet->message).state, wire::VmState::kNew);
+  ASSERT_TRUE(StartCode(kSpin).is_ok);
+  Send(4, wire::StatusRequest{});
+  packet = Next();
+  ASSERT_TRUE(packet);
+  EXPECT_EQ(std::get<wire::StatusReply>(packet->message).state, wire::VmState::kRunning);
+}
+
+TEST_F(ServiceTest, Connect_SaysWhyItCannot) {
+  Send(5, wire::ConnectRequest{1234});
+  EXPECT_EQ(NextReply().code, ErrorCode::kConflict);  // not started
+  ASSERT_TRUE(StartCode(kSpin).is_ok);
+  Send(6, wire::ConnectRequest{1234});
+  EXPECT_EQ(NextReply().code, ErrorCode::kInvalidArgument);  // no descriptor
+}
+
+TEST_F(ServiceTest, NextClient_TakesOverOnceTheFirstIsGone) {
+  ASSERT_TRUE(StartCode(kSpin).is_ok);
+  UniqueFd second = Connect();
+  client_ = std::move(second);  // closes the first
+  Send(8, wire::StatusRequest{});
+  const std::optional<wire::VmmPacket> packet = Next();
+  ASSERT_TRUE(packet);
+  EXPECT_EQ(std::get<wire::StatusReply>(packet->message).state, wire::VmState::kRunning);
+}
+
+TEST_F(ServiceTest, BrokenClient_LosesItsConnectionButNotTheVm) {
+  ASSERT_TRUE(StartCode(kSpin).is_ok);
+  ASSERT_TRUE(SendPacket(client_.get(), "garbage"));
+  EXPECT_FALSE(Next());  // closed
+  client_ = Connect();
+  Send(9, wire::StatusRequest{});
+  const std::optional<wire::VmmPacket> packet = Next();
+  ASSERT_TRUE(packet);
+  EXPECT_EQ(std::get<wire::StatusReply>(packet->message).state, wire::VmState::kRunning);
+}
+
+}  // namespace
+}  // namespace space
