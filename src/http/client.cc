@@ -33,6 +33,7 @@ struct ClientConnection::Impl {
   uint64_t sent = 0;
   bool is_head_request = false;
   bool is_request_done = true;
+  bool is_answered = true;  // the final head of the last request has come
   bool keep_alive = true;
   bool is_broken = false;
   bool is_raw = false;  // after 101
@@ -49,7 +50,8 @@ bool UsuallyHasBody(const std::string& method) {
 
 bool IsReusable(const ClientConnection::Impl& state) {
   return state.socket.is_open() && !state.is_broken && !state.is_raw && state.keep_alive &&
-         state.is_request_done && (!state.body || state.body->is_done()) && state.input.empty();
+         state.is_request_done && state.is_answered && (!state.body || state.body->is_done()) &&
+         state.input.empty();
 }
 
 asio::awaitable<Result<void>> SendParts(State state, std::array<std::string_view, 3> parts) {
@@ -83,6 +85,7 @@ asio::awaitable<Result<void>> SendHead(State state, RequestHead head,
   state->length = length;
   state->sent = 0;
   state->is_head_request = head.method == "HEAD";
+  state->is_answered = false;
   state->is_request_done = length.kind != BodyLength::Kind::kChunked && length.bytes == 0;
   state->keep_alive = !HasToken(head.headers, "Connection", "close");
   const std::array<std::string_view, 3> parts = {text, "", ""};
@@ -193,6 +196,7 @@ asio::awaitable<Result<ResponseHead>> ReadFinalHead(State state) {
       state->is_raw = true;
     }
     if (status >= 200 || status == 101) {
+      state->is_answered = true;
       const bool ends_by_close =
           !state->body->is_done() && checked->framing == Framing::kUntilClose;
       // For HEAD the missing length says nothing about the connection.

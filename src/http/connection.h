@@ -35,6 +35,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void StartFill(size_t wanted, size_t limit);
   asio::awaitable<bool> WaitInput() { return input_event_.Wait(); }
   void WakeWaiters();
+  // An idle connection should cost little. Not while a read is pending into that memory.
+  void ShrinkInput() {
+    if (!is_filling_) {
+      input_.Shrink();
+    }
+  }
 
   // Sends the parts in order, after what other senders have begun. Static: owns the connection.
   using Parts = std::array<std::string_view, 3>;

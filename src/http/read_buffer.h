@@ -20,7 +20,7 @@ class ReadBuffer {
   void Commit(size_t count) { end_ += count; }
   void Consume(size_t count);
   std::string TakeAll();
-  // Gives memory back when nothing is held: an idle connection should cost little.
+  // Gives memory back when nothing is held. Not while a read into it is pending.
   void Shrink();
 
  private:

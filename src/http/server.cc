@@ -80,7 +80,7 @@ asio::awaitable<HeadResult> ReadHead(std::shared_ptr<Connection> connection, Ser
   HeadScanner scanner(head_limits);
   ReadBuffer& input = connection->input();
   bool has_begun = false;
-  input.Shrink();
+  connection->ShrinkInput();
   connection->ArmDeadline(limits.idle_timeout_ms);
   while (true) {
     if (!has_begun && !input.empty()) {
