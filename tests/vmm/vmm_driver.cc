@@ -20,6 +20,7 @@
 #include "base/process.h"
 #include "base/seqpacket.h"
 #include "base/units.h"
+#include "layer/sparse_layer.h"
 #include "wire/vmm_control.h"
 
 namespace space {
@@ -31,7 +32,8 @@ using std::chrono::steady_clock;
 constexpr std::string_view kHelp =
     "usage: vmm-driver --vmm PATH --kernel FILE --initramfs FILE [options]\n"
     "  --vcpus N --memory SIZE --append TEXT --serial FILE --serial-limit SIZE\n"
-    "  --disk ID=RAW[,SPARSE...][:ro]  layers bottom first; the first is raw\n"
+    "  --disk ID=RAW[,SPARSE...][:ro]  layers bottom first; the first is raw, the\n"
+    "                     last of several is made when missing\n"
     "  --size SIZE        of the next disks (default: the first layer's)\n"
     "  --kvm FILE         default /dev/kvm\n"
     "  --until hello|exit what to wait for (default exit), then the VM is killed\n"
@@ -138,6 +140,19 @@ Result<Options> Parse(int argc, char** argv) {
   return options;
 }
 
+// The writable top, made when it is not there or empty.
+Result<UniqueFd> OpenTop(const std::string& path, uint64_t size_bytes) {
+  UniqueFd top(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!top.valid()) {
+    return FailErrno("open", path);
+  }
+  SPACE_TRY(const uint64_t present, FileSize(top.get()), path);
+  if (present == 0) {
+    SPACE_TRY_VOID(CreateSparseLayer(top.get(), size_bytes), path);
+  }
+  return top;
+}
+
 // A running space-vmm and the connection to it.
 class Driver {
  public:
@@ -198,7 +213,8 @@ Result<std::vector<UniqueFd>> Driver::OpenFiles(wire::StartRequest& request) {
     for (size_t at = 0; at < disk.layers.size(); ++at, ++file) {
       const bool is_top = !disk.is_read_only && at + 1 == disk.layers.size();
       const std::string& path = options_.layer_files[file];
-      SPACE_TRY(UniqueFd layer, is_top ? OpenReadWrite(path) : OpenReadOnly(path), "open layer");
+      SPACE_TRY(UniqueFd layer, is_top ? OpenTop(path, disk.size_bytes) : OpenReadOnly(path),
+                "open layer");
       if (at == 0 && disk.size_bytes == 0) {
         SPACE_TRY(disk.size_bytes, FileSize(layer.get()), "size of layer");
       }

@@ -1,0 +1,152 @@
+// bench-floor: what bare KVM costs on this host, below which no monitor can get. Makes a VM with
+// memory, interrupt chip and one vCPU, runs its first instruction to an exit, and takes it down.
+// Two orders of the same calls are interleaved: memory slot before the interrupt chip, and after.
+#include <sys/utsname.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/units.h"
+#include "kvm/system.h"
+#include "memory/guest_memory.h"
+
+namespace space {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr size_t kStepCount = 7;
+constexpr std::array<std::string_view, kStepCount> kStepNames = {
+    "create VM", "memory slot", "interrupt chip", "vCPU", "first exit", "all up to it", "teardown"};
+enum Step : size_t { kCreate, kMemory, kChip, kVcpu, kFirstExit, kTotal, kTeardown };
+
+enum class Order { kMemoryFirst, kChipFirst };
+using Times = std::array<double, kStepCount>;  // microseconds
+
+class StopWatch {
+ public:
+  double Lap() {
+    const auto now = steady_clock::now();
+    const std::chrono::duration<double, std::micro> spent = now - last_;
+    last_ = now;
+    return spent.count();
+  }
+
+ private:
+  steady_clock::time_point last_ = steady_clock::now();
+};
+
+Result<void> RunFirst(kvm::Vcpu& vcpu) {
+  SPACE_TRY(kvm_sregs special, vcpu.SpecialRegisters(), "first exit");
+  special.cs.base = 0;
+  special.cs.selector = 0;
+  SPACE_TRY_VOID(vcpu.SetSpecialRegisters(special), "first exit");
+  kvm_regs registers = {};
+  registers.rip = 0x1000;
+  registers.rflags = 2;
+  SPACE_TRY_VOID(vcpu.SetRegisters(registers), "first exit");
+  SPACE_TRY(const kvm::VcpuExit exit, vcpu.Run(), "first exit");
+  if (!std::holds_alternative<kvm::PortExit>(exit)) {
+    return Fail(ErrorCode::kInternal, "the guest did not write its port");
+  }
+  return {};
+}
+
+Result<Times> MeasureOnce(const kvm::System& system, const GuestMemory& memory, Order order) {
+  Times times{};
+  StopWatch whole;
+  {
+    StopWatch watch;
+    SPACE_TRY(const kvm::Vm created, system.CreateVm(), "measure");
+    times[kCreate] = watch.Lap();
+    if (order == Order::kMemoryFirst) {
+      SPACE_TRY_VOID(created.SetMemory(memory), "measure");
+      times[kMemory] = watch.Lap();
+    }
+    SPACE_TRY_VOID(created.CreateInterruptChip(), "measure");
+    times[kChip] = watch.Lap();
+    if (order == Order::kChipFirst) {
+      SPACE_TRY_VOID(created.SetMemory(memory), "measure");
+      times[kMemory] = watch.Lap();
+    }
+    SPACE_TRY(kvm::Vcpu vcpu, created.CreateVcpu(0), "measure");
+    times[kVcpu] = watch.Lap();
+    SPACE_TRY_VOID(RunFirst(vcpu), "measure");
+    times[kFirstExit] = watch.Lap();
+    times[kTotal] = whole.Lap();
+  }
+  times[kTeardown] = whole.Lap();
+  return times;
+}
+
+double Percentile(std::vector<double> values, size_t percent) {
+  std::ranges::sort(values);
+  return values[std::min(values.size() - 1, values.size() * percent / 100)];
+}
+
+void Print(std::string_view order, const std::vector<Times>& runs) {
+  std::printf("\norder: %s\n%-16s %10s %10s %10s  us, %zu runs\n", order.data(), "step", "p50",
+              "p95", "p99", runs.size());
+  for (size_t step = 0; step < kStepCount; ++step) {
+    std::vector<double> values;
+    for (const Times& times : runs) {
+      values.push_back(times[step]);
+    }
+    std::printf("%-16s %10.1f %10.1f %10.1f\n", kStepNames[step].data(), Percentile(values, 50),
+                Percentile(values, 95), Percentile(values, 99));
+  }
+}
+
+std::string HostModel() {
+  const Result<std::string> info = ReadFile("/proc/cpuinfo");
+  const size_t at = info ? info->find("model name") : std::string::npos;
+  if (at == std::string::npos) {
+    return "unknown processor";
+  }
+  const size_t colon = info->find(':', at) + 2;
+  return info->substr(colon, info->find('\n', colon) - colon);
+}
+
+Result<void> Measure(size_t runs) {
+  SPACE_TRY(UniqueFd device, OpenReadWrite("/dev/kvm"), "bench-floor");
+  SPACE_TRY(const kvm::System system, kvm::System::Create(std::move(device)), "bench-floor");
+  SPACE_TRY(const GuestMemory memory, GuestMemory::Create(MiB(128)), "bench-floor");
+  constexpr std::array<uint8_t, 4> kCode = {0xe6, 0x42, 0xeb, 0xfc};  // out 0x42; jmp back
+  SPACE_TRY_VOID(memory.WriteBytes(GuestAddress{0x1000}, std::as_bytes(std::span(kCode))), "code");
+  std::vector<Times> memory_first, chip_first;
+  for (size_t run = 0; run < runs; ++run) {
+    SPACE_TRY(memory_first.emplace_back(), MeasureOnce(system, memory, Order::kMemoryFirst), "run");
+    SPACE_TRY(chip_first.emplace_back(), MeasureOnce(system, memory, Order::kChipFirst), "run");
+  }
+  Print("VM, memory, chip, vCPU (ours)", memory_first);
+  Print("VM, chip, memory, vCPU", chip_first);
+  return {};
+}
+
+}  // namespace
+}  // namespace space
+
+int main(int argc, char** argv) {
+  const size_t runs = argc == 2 ? std::strtoul(argv[1], nullptr, 10) : 200;
+  if (argc > 2 || runs == 0) {
+    std::fputs("usage: bench-floor [RUNS]\n", stderr);
+    return 2;
+  }
+  utsname host = {};
+  ::uname(&host);
+  std::printf("command: %s %zu\nhost: %s\nkernel: %s %s\n", argv[0], runs,
+              space::HostModel().c_str(), host.release, host.version);
+  const auto measured = space::Measure(runs);
+  if (!measured) {
+    std::fprintf(stderr, "bench-floor: %s\n", measured.error().message().c_str());
+    return 1;
+  }
+  return 0;
+}
