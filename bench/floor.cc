@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "kvm/probe.h"
 #include "kvm/system.h"
 #include "memory/guest_memory.h"
 
@@ -134,9 +135,14 @@ Result<void> Measure(size_t runs) {
 }  // namespace space
 
 int main(int argc, char** argv) {
+  if (argc == 2 && std::string_view(argv[1]) == "--probe") {
+    const space::KvmVerdict verdict = space::ProbeKvmAt("/dev/kvm");
+    std::printf("%s: %s\n", verdict.is_usable ? "usable" : "not usable", verdict.reason.c_str());
+    return verdict.is_usable ? 0 : 1;
+  }
   const size_t runs = argc == 2 ? std::strtoul(argv[1], nullptr, 10) : 200;
   if (argc > 2 || runs == 0) {
-    std::fputs("usage: bench-floor [RUNS]\n", stderr);
+    std::fputs("usage: bench-floor [RUNS | --probe]\n", stderr);
     return 2;
   }
   utsname host = {};

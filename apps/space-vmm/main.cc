@@ -1,5 +1,6 @@
 // space-vmm: one virtual machine, driven over a control socket (src/wire/vmm_control.h).
 #include <fcntl.h>
+#include <malloc.h>
 #include <sys/prctl.h>
 
 #include <cstdio>
@@ -42,6 +43,8 @@ int main(int argc, char** argv) {
   }
   space::log::Configure("space-vmm", space::log::Level::kInfo);
   space::BlockSignals();
+  // One heap for all threads: they allocate little, and each heap of its own costs memory per VM.
+  ::mallopt(M_ARENA_MAX, 1);
   // Guest memory is nobody's to read: no core dump, no ptrace by others of our uid.
   ::prctl(PR_SET_DUMPABLE, 0);
   const auto served =

@@ -62,6 +62,11 @@ void ControlServer::DropClient(std::string_view why) {
   log::Info("control_client_gone", {{"why", why}});
   loop_->Unwatch(client_.get());
   client_ = UniqueFd();
+  if (!machine_) {
+    // Nobody else has the descriptors to start it with.
+    exit_->Report(wire::ExitReason::kKilled, "client gone before the start");
+    return;
+  }
   if (!loop_->Watch(listener_.get(), EPOLLIN, *this, kListener)) {
     exit_->Report(wire::ExitReason::kInternalError, "control socket cannot be watched");
   }
@@ -193,11 +198,15 @@ void ControlServer::Send(uint32_t id, wire::VmmMessage message) {
 
 void ControlServer::Finish(wire::Exit exit) {
   if (machine_) {
-    machine_->Stop();
+    const uint64_t faults = machine_->guest_faults();
+    machine_->Close();
     exit = machine_->Explain(std::move(exit));
-    machine_.reset();  // disks write their page maps
+    log::Info("vm_exit", {{"reason", wire::ExitReasonName(exit.reason)},
+                          {"detail", exit.detail},
+                          {"exits", machine_->exits()},
+                          {"unclaimed_accesses", machine_->unclaimed()},
+                          {"guest_faults", faults}});
   }
-  log::Info("vm_exit", {{"reason", wire::ExitReasonName(exit.reason)}, {"detail", exit.detail}});
   // The record first: whoever sees the event finds it.
   if (exit_record_.valid()) {
     const Result<void> written = WriteFull(exit_record_.get(), wire::EncodeExitRecord(exit));

@@ -136,6 +136,21 @@ void Machine::Stop() {
   }
 }
 
+void Machine::Close() {
+  Stop();
+  vsock_ = nullptr;
+  vsock_slot_ = nullptr;
+  slots_.clear();
+}
+
+uint64_t Machine::exits() const {
+  uint64_t exits = 0;
+  for (const std::unique_ptr<VcpuThread>& thread : threads_) {
+    exits += thread->exits();
+  }
+  return exits;
+}
+
 void Machine::Connect(uint32_t guest_port, UniqueFd stream,
                       std::function<void(Result<void>)> on_connected) {
   vsock_slot_->transport().WithLock(

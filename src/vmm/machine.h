@@ -39,12 +39,18 @@ class Machine {
   void Run();
   // Returns when no vCPU runs any more. May be called again.
   void Stop();
+  // Stop, then closes the devices, so that what they hold is in their files. Nothing but Explain and
+  // the destructor (which waits for KVM, tens of milliseconds) may follow.
+  void Close();
 
   // Opens a stream to a vsock port of the guest; as VsockDevice::Connect.
   void Connect(uint32_t guest_port, UniqueFd stream,
                std::function<void(Result<void>)> on_connected);
   // Times that the guest broke a device of its own.
   uint64_t guest_faults();
+  // Exits of all vCPUs, and accesses that no device answered.
+  uint64_t exits() const;
+  uint64_t unclaimed() const { return mmio_.unclaimed() + ports_.unclaimed(); }
 
   // What a reset or triple fault really was: a guest that panicked leaves a mark (boot/layout.h).
   // After Stop.

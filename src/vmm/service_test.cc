@@ -273,6 +273,13 @@ TEST_F(ServiceTest, NextClient_TakesOverOnceTheFirstIsGone) {
   EXPECT_EQ(std::get<wire::StatusReply>(packet->message).state, wire::VmState::kRunning);
 }
 
+TEST_F(ServiceTest, ClientGoneBeforeTheStart_EndsTheProcess) {
+  client_ = UniqueFd();
+  service_.join();
+  has_ended_ = true;
+  EXPECT_TRUE(ran_);
+}
+
 TEST_F(ServiceTest, BrokenClient_LosesItsConnectionButNotTheVm) {
   ASSERT_TRUE(StartCode(kSpin).is_ok);
   ASSERT_TRUE(SendPacket(client_.get(), "garbage"));

@@ -7,6 +7,7 @@
 //   cpus                             prints how many processors are online, powers off
 //   echo                             serves vsock port 5000: sends back what comes, for ever
 //   spin                             keeps every processor busy for ever
+//   hold                             sleeps for ever
 #include <fcntl.h>
 #include <linux/vm_sockets.h>
 #include <sys/io.h>
@@ -215,6 +216,10 @@ int main() {
     EchoForEver();
   } else if (test == "spin") {
     Spin();
+  } else if (test == "hold") {
+    for (;;) {
+      ::pause();
+    }
   }
   End(RB_POWER_OFF);
 }
