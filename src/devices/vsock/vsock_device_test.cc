@@ -1,0 +1,622 @@
+#include "devices/vsock/vsock_device.h"
+
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+
+#include "devices/vsock/fake_guest.h"
+#include "state/state.h"
+
+namespace space {
+namespace {
+
+using vsock::PacketHeader;
+
+constexpr uint32_t kPort = 49983;
+
+class VsockTest : public testing::Test {
+ protected:
+  VsockTest() { guest_.BringUp(); }
+
+  // Opens a stream up to the guest's answer; `opened_` is the REQUEST, `host_` the daemon's end.
+  void Connect() {
+    auto pair = *MakeSocketPair(SOCK_STREAM);
+    host_ = std::move(pair.first);
+    ::fcntl(host_.get(), F_SETFL, O_NONBLOCK);
+    ASSERT_TRUE(guest_.device
+                    ->Connect(kPort, std::move(pair.second),
+                              [this](Result<void> outcome) { outcomes_.push_back(outcome); })
+                    .has_value());
+  }
+  void Open() {
+    guest_.AddBuffers(32);
+    Connect();
+    opened_ = guest_.TakePackets().at(0).header;
+    ASSERT_TRUE(guest_.Send(guest_.Header(opened_, vsock::kResponse)).has_value());
+    ASSERT_EQ(outcomes_.size(), 1U);
+    ASSERT_TRUE(outcomes_[0].has_value());
+  }
+  Result<bool> SendData(std::string_view payload) {
+    PacketHeader header = guest_.Header(opened_, vsock::kData);
+    header.length = static_cast<uint32_t>(payload.size());
+    header.forwarded_bytes = taken_;
+    return guest_.Send(header, payload);
+  }
+  Result<bool> SendShutdown(uint32_t flags) {
+    PacketHeader header = guest_.Header(opened_, vsock::kShutdown);
+    header.flags = flags;
+    return guest_.Send(header);
+  }
+  // What the daemon finds in its socket; "EOF" when that is at its end, "" when there is nothing.
+  std::string HostReads() {
+    std::string text(1 << 20, '\0');
+    const ssize_t got = ::read(host_.get(), text.data(), text.size());
+    return got == 0 ? "EOF" : text.substr(0, got < 0 ? 0 : static_cast<size_t>(got));
+  }
+  void HostWrites(std::string_view text) {
+    ASSERT_TRUE(WriteFull(host_.get(), text).has_value());
+    ASSERT_TRUE(guest_.Poll());
+  }
+  std::vector<uint16_t> Operations() {
+    std::vector<uint16_t> operations;
+    for (const auto& packet : guest_.TakePackets()) {
+      operations.push_back(packet.header.operation);
+    }
+    return operations;
+  }
+
+  using Ops = std::vector<uint16_t>;
+  FakeVsockGuest guest_;
+  UniqueFd host_;
+  std::vector<Result<void>> outcomes_;
+  PacketHeader opened_;
+  uint32_t taken_ = 0;  // bytes that the guest has read
+};
+
+TEST_F(VsockTest, Connect_SendsRequestAndIsAnsweredOnce) {
+  Open();
+  EXPECT_EQ(opened_.operation, vsock::kRequest);
+  EXPECT_EQ(opened_.source_cid, 2U);
+  EXPECT_EQ(opened_.destination_cid, 3U);
+  EXPECT_EQ(opened_.source_port, 0x40000000U);
+  EXPECT_EQ(opened_.destination_port, kPort);
+  EXPECT_EQ(opened_.buffer_bytes, 64U << 10);
+  EXPECT_EQ(opened_.type, 1);
+}
+
+TEST_F(VsockTest, Data_GoesBothWays) {
+  Open();
+  HostWrites("hello guest");
+  const auto packets = guest_.TakePackets();
+  ASSERT_EQ(packets.size(), 1U);
+  EXPECT_EQ(packets[0].payload, "hello guest");
+  ASSERT_TRUE(SendData("hello host").has_value());
+  EXPECT_EQ(HostReads(), "hello host");
+}
+
+TEST_F(VsockTest, Connect_RefusedByTheGuest) {
+  guest_.AddBuffers(4);
+  Connect();
+  const PacketHeader request = guest_.TakePackets().at(0).header;
+  ASSERT_TRUE(guest_.Send(guest_.Header(request, vsock::kReset)).has_value());
+  ASSERT_EQ(outcomes_.size(), 1U);
+  EXPECT_EQ(outcomes_[0].error().code(), ErrorCode::kUnavailable);
+  EXPECT_EQ(HostReads(), "EOF");
+  EXPECT_EQ(Operations(), Ops{});
+  EXPECT_EQ(guest_.device->connection_count(), 0U);
+}
+
+TEST_F(VsockTest, Connect_TimesOutWhenTheGuestIsSilent) {
+  guest_.AddBuffers(4);
+  Connect();
+  guest_.now += VsockDevice::kConnectTimeout - std::chrono::milliseconds(1);
+  ASSERT_TRUE(guest_.device->OnHostReady(VsockDevice::kTimerToken, EPOLLIN).has_value());
+  EXPECT_TRUE(outcomes_.empty());
+  guest_.now += std::chrono::milliseconds(1);
+  ASSERT_TRUE(guest_.device->OnHostReady(VsockDevice::kTimerToken, EPOLLIN).has_value());
+  ASSERT_EQ(outcomes_.size(), 1U);
+  EXPECT_EQ(outcomes_[0].error().code(), ErrorCode::kTimeout);
+  EXPECT_EQ(Operations(), (Ops{vsock::kRequest, vsock::kReset}));
+}
+
+TEST_F(VsockTest, Connect_WaitsForTheDriver) {
+  FakeVsockGuest late;
+  auto pair = *MakeSocketPair(SOCK_STREAM);
+  std::vector<Result<void>> outcomes;
+  const auto note = [&](Result<void> outcome) { outcomes.push_back(outcome); };
+  ASSERT_TRUE(late.device->Connect(kPort, std::move(pair.second), note).has_value());
+  late.BringUp();
+  late.AddBuffers(4);
+  const auto packets = late.TakePackets();
+  ASSERT_EQ(packets.size(), 1U);
+  ASSERT_TRUE(late.Send(late.Header(packets[0].header, vsock::kResponse)).has_value());
+  ASSERT_EQ(outcomes.size(), 1U);
+  EXPECT_TRUE(outcomes[0].has_value());
+}
+
+TEST_F(VsockTest, Connect_TimesOutWithoutADriver) {
+  FakeVsockGuest absent;
+  auto pair = *MakeSocketPair(SOCK_STREAM);
+  std::vector<Result<void>> outcomes;
+  const auto note = [&](Result<void> outcome) { outcomes.push_back(outcome); };
+  ASSERT_TRUE(absent.device->Connect(kPort, std::move(pair.second), note).has_value());
+  absent.now += VsockDevice::kConnectTimeout;
+  ASSERT_TRUE(absent.device->OnHostReady(VsockDevice::kTimerToken, EPOLLIN).has_value());
+  ASSERT_EQ(outcomes.size(), 1U);
+  EXPECT_EQ(outcomes[0].error().code(), ErrorCode::kTimeout);
+}
+
+TEST_F(VsockTest, Connect_GivenUpByTheHostIsResetInTheGuest) {
+  guest_.AddBuffers(4);
+  Connect();
+  host_ = UniqueFd();
+  ASSERT_TRUE(guest_.Poll());
+  EXPECT_EQ(Operations(), (Ops{vsock::kRequest, vsock::kReset}));
+  EXPECT_EQ(outcomes_.at(0).error().code(), ErrorCode::kUnavailable);
+}
+
+TEST_F(VsockTest, Connect_BeyondTheLimitIsRefused) {
+  // Descriptors of the test itself are scarce, so all streams share one socket.
+  auto pair = *MakeSocketPair(SOCK_STREAM);
+  int answers = 0;
+  const auto note = [&](const Result<void>&) { ++answers; };
+  for (size_t at = 0; at < VsockDevice::kMaxConnections; ++at) {
+    ASSERT_TRUE(guest_.device->Connect(kPort, UniqueFd(), note).has_value());
+  }
+  EXPECT_EQ(answers, 0);
+  std::optional<ErrorCode> code;
+  const auto last = [&](const Result<void>& outcome) { code = outcome.error().code(); };
+  ASSERT_TRUE(guest_.device->Connect(kPort, std::move(pair.second), last).has_value());
+  EXPECT_EQ(code, ErrorCode::kExhausted);
+}
+
+TEST_F(VsockTest, HostToGuest_RespectsTheGuestsCredit) {
+  guest_.AddBuffers(32);
+  Connect();
+  opened_ = guest_.TakePackets().at(0).header;
+  PacketHeader response = guest_.Header(opened_, vsock::kResponse);
+  response.buffer_bytes = 1000;
+  ASSERT_TRUE(guest_.Send(response).has_value());
+  HostWrites(std::string(5000, 'x'));
+  auto packets = guest_.TakePackets();
+  ASSERT_EQ(packets.size(), 1U);
+  EXPECT_EQ(packets[0].payload.size(), 1000U);
+  PacketHeader update = guest_.Header(opened_, vsock::kCreditUpdate);
+  update.buffer_bytes = 1000;
+  update.forwarded_bytes = 400;
+  ASSERT_TRUE(guest_.Send(update).has_value());
+  packets = guest_.TakePackets();
+  ASSERT_EQ(packets.size(), 1U);
+  EXPECT_EQ(packets[0].payload.size(), 400U);
+}
+
+TEST_F(VsockTest, HostToGuest_ForgedCreditSendsNothing) {
+  Open();
+  PacketHeader update = guest_.Header(opened_, vsock::kCreditUpdate);
+  update.buffer_bytes = 4096;
+  update.forwarded_bytes = 1U << 31;  // more than was ever sent
+  ASSERT_TRUE(guest_.Send(update).has_value());
+  HostWrites("x");
+  EXPECT_EQ(Operations(), Ops{});
+}
+
+TEST_F(VsockTest, HostToGuest_WaitsForBuffersAndKeepsOrder) {
+  Open();
+  std::string sent;
+  for (int at = 0; at < 100000; ++at) {
+    sent += std::to_string(at);
+  }
+  std::string got;
+  size_t written = 0;
+  for (int round = 0; round < 10000 && got.size() < sent.size(); ++round) {
+    const std::string_view rest = std::string_view(sent).substr(written, 50000);
+    const ssize_t put = ::write(host_.get(), rest.data(), rest.size());
+    written += put > 0 ? static_cast<size_t>(put) : 0;
+    ASSERT_TRUE(guest_.Poll());
+    for (const auto& packet : guest_.TakePackets()) {
+      got += packet.payload;
+    }
+    PacketHeader update = guest_.Header(opened_, vsock::kCreditUpdate);
+    update.forwarded_bytes = static_cast<uint32_t>(got.size());
+    ASSERT_TRUE(guest_.Send(update).has_value());
+    guest_.AddBuffers(3);
+  }
+  EXPECT_EQ(got, sent);
+}
+
+TEST_F(VsockTest, GuestToHost_CreditIsGivenBackAsTheHostReads) {
+  Open();
+  const std::string chunk(32 << 10, 'z');
+  size_t read = 0;
+  for (int round = 0; round < 64; ++round) {
+    ASSERT_TRUE(SendData(chunk).has_value());
+    read += HostReads().size();
+    ASSERT_TRUE(guest_.Poll());
+    guest_.AddBuffers(2);
+  }
+  EXPECT_EQ(read, 64 * chunk.size());
+  const auto packets = guest_.TakePackets();
+  ASSERT_FALSE(packets.empty());
+  EXPECT_EQ(packets.back().header.operation, vsock::kCreditUpdate);
+  EXPECT_EQ(packets.back().header.forwarded_bytes, 64 * chunk.size());
+}
+
+TEST_F(VsockTest, GuestToHost_WithoutCreditIsReset) {
+  Open();
+  // A socket that takes no more: everything goes to the backlog.
+  const std::string chunk(64 << 10, 'z');
+  std::vector<uint16_t> operations;
+  for (int round = 0; round < 20 && guest_.device->connection_count() == 1; ++round) {
+    ASSERT_TRUE(SendData(chunk).has_value());
+    for (const uint16_t operation : Operations()) {
+      operations.push_back(operation);
+    }
+    if (!operations.empty() && operations.back() == vsock::kReset) {
+      break;
+    }
+    guest_.AddBuffers(1);
+  }
+  ASSERT_FALSE(operations.empty());
+  EXPECT_EQ(operations.back(), vsock::kReset);
+}
+
+TEST_F(VsockTest, CreditRequest_IsAnswered) {
+  Open();
+  ASSERT_TRUE(guest_.Send(guest_.Header(opened_, vsock::kCreditRequest)).has_value());
+  EXPECT_EQ(Operations(), Ops{vsock::kCreditUpdate});
+}
+
+TEST_F(VsockTest, HostHalfClose_IsPassedOnAfterTheData) {
+  Open();
+  ASSERT_TRUE(WriteFull(host_.get(), "last words").has_value());
+  ::shutdown(host_.get(), SHUT_WR);
+  ASSERT_TRUE(guest_.Poll());
+  const auto packets = guest_.TakePackets();
+  ASSERT_EQ(packets.size(), 2U);
+  EXPECT_EQ(packets[0].payload, "last words");
+  EXPECT_EQ(packets[1].header.operation, vsock::kShutdown);
+  EXPECT_EQ(packets[1].header.flags, vsock::kShutdownSend);
+  ASSERT_TRUE(SendData("answer").has_value());
+  EXPECT_EQ(HostReads(), "answer");
+}
+
+TEST_F(VsockTest, HostClose_IsAShutdownOfBothAndEndsWithTheGuestsReset) {
+  Open();
+  HostWrites("bye");
+  host_ = UniqueFd();
+  ASSERT_TRUE(guest_.Poll());
+  const auto packets = guest_.TakePackets();
+  ASSERT_EQ(packets.size(), 2U);
+  EXPECT_EQ(packets[1].header.flags, vsock::kShutdownBoth);
+  ASSERT_TRUE(guest_.Send(guest_.Header(opened_, vsock::kReset)).has_value());
+  EXPECT_EQ(guest_.device->connection_count(), 0U);
+  EXPECT_EQ(guest_.poller.entries.size(), 1U);  // the timer
+}
+
+TEST_F(VsockTest, HostClose_AfterHalfCloseIsNoticed) {
+  Open();
+  ::shutdown(host_.get(), SHUT_WR);
+  ASSERT_TRUE(guest_.Poll());
+  host_ = UniqueFd();
+  ASSERT_TRUE(guest_.Poll());
+  const auto packets = guest_.TakePackets();
+  ASSERT_EQ(packets.size(), 2U);
+  EXPECT_EQ(packets[1].header.flags, vsock::kShutdownBoth);
+}
+
+TEST_F(VsockTest, HostClose_IsForcedWhenTheGuestDoesNotReact) {
+  Open();
+  host_ = UniqueFd();
+  ASSERT_TRUE(guest_.Poll());
+  guest_.now += VsockDevice::kCloseTimeout;
+  ASSERT_TRUE(guest_.device->OnHostReady(VsockDevice::kTimerToken, EPOLLIN).has_value());
+  EXPECT_EQ(Operations(), (Ops{vsock::kShutdown, vsock::kReset}));
+  EXPECT_EQ(guest_.device->connection_count(), 0U);
+}
+
+TEST_F(VsockTest, DataForAClosedHost_IsReset) {
+  Open();
+  host_ = UniqueFd();
+  ASSERT_TRUE(SendData("x").has_value());
+  EXPECT_EQ(Operations(), Ops{vsock::kReset});
+  EXPECT_EQ(guest_.device->connection_count(), 0U);
+}
+
+TEST_F(VsockTest, GuestHalfClose_IsPassedOnAfterTheData) {
+  Open();
+  ASSERT_TRUE(SendData("last words").has_value());
+  ASSERT_TRUE(SendShutdown(vsock::kShutdownSend).has_value());
+  EXPECT_EQ(HostReads(), "last words");
+  EXPECT_EQ(HostReads(), "EOF");
+  HostWrites("answer");
+  EXPECT_EQ(guest_.TakePackets().at(0).payload, "answer");
+}
+
+TEST_F(VsockTest, GuestHalfClose_OfReceivingStopsTheHost) {
+  Open();
+  ASSERT_TRUE(SendShutdown(vsock::kShutdownReceive).has_value());
+  EXPECT_LT(::send(host_.get(), "x", 1, MSG_NOSIGNAL), 0);
+  ASSERT_TRUE(SendData("still").has_value());
+  EXPECT_EQ(HostReads(), "still");
+}
+
+TEST_F(VsockTest, GuestClose_IsAnsweredByResetAndBacklogStillArrives) {
+  Open();
+  std::string sent;
+  const std::string chunk(16 << 10, 'q');
+  // Until the socket is full and something waits in the device.
+  while (guest_.poller.entries.back().events != (EPOLLIN | EPOLLOUT)) {
+    ASSERT_TRUE(SendData(chunk).has_value());
+    sent += chunk;
+    guest_.AddBuffers(1);
+  }
+  guest_.TakePackets();
+  ASSERT_TRUE(SendShutdown(vsock::kShutdownBoth).has_value());
+  EXPECT_EQ(Operations(), Ops{vsock::kReset});
+  std::string got;
+  for (std::string text = HostReads(); text != "EOF"; text = HostReads()) {
+    got += text;
+    ASSERT_TRUE(guest_.Poll());
+  }
+  EXPECT_EQ(got.size(), sent.size());
+  EXPECT_EQ(guest_.device->connection_count(), 0U);
+}
+
+TEST_F(VsockTest, GuestReset_ClosesTheHostsEnd) {
+  Open();
+  ASSERT_TRUE(guest_.Send(guest_.Header(opened_, vsock::kReset)).has_value());
+  EXPECT_EQ(HostReads(), "EOF");
+  EXPECT_EQ(Operations(), Ops{});
+}
+
+TEST_F(VsockTest, Hello_IsAcceptedCollectedAndReset) {
+  guest_.AddBuffers(8);
+  PacketHeader to_hello;
+  to_hello.source_port = 1024;  // as a packet from the device would name it
+  to_hello.destination_port = 5555;
+  ASSERT_TRUE(guest_.Send(guest_.Header(to_hello, vsock::kRequest)).has_value());
+  EXPECT_EQ(Operations(), Ops{vsock::kResponse});
+  for (const std::string_view part : {"HELO", "1.0"}) {
+    PacketHeader data = guest_.Header(to_hello, vsock::kData);
+    data.length = static_cast<uint32_t>(part.size());
+    ASSERT_TRUE(guest_.Send(data, part).has_value());
+  }
+  EXPECT_TRUE(guest_.hellos.empty());
+  PacketHeader shutdown = guest_.Header(to_hello, vsock::kShutdown);
+  shutdown.flags = vsock::kShutdownBoth;
+  ASSERT_TRUE(guest_.Send(shutdown).has_value());
+  EXPECT_EQ(guest_.hellos, std::vector<std::string>{"HELO1.0"});
+  EXPECT_EQ(Operations(), Ops{vsock::kReset});
+  EXPECT_EQ(guest_.device->connection_count(), 0U);
+}
+
+TEST_F(VsockTest, Hello_TooLongIsReset) {
+  guest_.AddBuffers(8);
+  PacketHeader to_hello;
+  to_hello.source_port = 1024;
+  to_hello.destination_port = 5555;
+  ASSERT_TRUE(guest_.Send(guest_.Header(to_hello, vsock::kRequest)).has_value());
+  PacketHeader data = guest_.Header(to_hello, vsock::kData);
+  data.length = 600;
+  ASSERT_TRUE(guest_.Send(data, std::string(600, 'x')).has_value());
+  ASSERT_TRUE(guest_.Send(data, std::string(600, 'x')).has_value());
+  EXPECT_EQ(Operations(), (Ops{vsock::kResponse, vsock::kReset}));
+  EXPECT_TRUE(guest_.hellos.empty());
+}
+
+TEST_F(VsockTest, Hello_FloodReplacesTheOldest) {
+  guest_.AddBuffers(64);
+  for (uint32_t port = 1; port <= 10; ++port) {
+    PacketHeader to_hello;
+    to_hello.source_port = 1024;
+    to_hello.destination_port = port;
+    ASSERT_TRUE(guest_.Send(guest_.Header(to_hello, vsock::kRequest)).has_value());
+  }
+  EXPECT_EQ(guest_.device->connection_count(), VsockDevice::kMaxHellos);
+}
+
+TEST_F(VsockTest, GuestRequest_ToAnyOtherPortIsReset) {
+  guest_.AddBuffers(8);
+  for (const uint32_t port : {0U, 22U, 1023U, 1025U, kPort, ~0U}) {
+    PacketHeader to_port;
+    to_port.source_port = port;
+    to_port.destination_port = 5555;
+    ASSERT_TRUE(guest_.Send(guest_.Header(to_port, vsock::kRequest)).has_value());
+    EXPECT_EQ(Operations(), Ops{vsock::kReset}) << port;
+  }
+  EXPECT_EQ(guest_.device->connection_count(), 0U);
+}
+
+TEST_F(VsockTest, UnknownStreams_AreResetButAResetNever) {
+  guest_.AddBuffers(16);
+  PacketHeader nobody;
+  nobody.source_port = 7;
+  nobody.destination_port = 8;
+  for (const uint16_t operation : std::initializer_list<uint16_t>{0, 2, 4, 5, 6, 7, 8, 0xffff}) {
+    ASSERT_TRUE(guest_.Send(guest_.Header(nobody, operation)).has_value());
+    EXPECT_EQ(Operations(), Ops{vsock::kReset}) << operation;
+  }
+  ASSERT_TRUE(guest_.Send(guest_.Header(nobody, vsock::kReset)).has_value());
+  EXPECT_EQ(Operations(), Ops{});
+}
+
+TEST_F(VsockTest, UnknownOperations_ResetTheStream) {
+  for (const uint16_t operation : std::initializer_list<uint16_t>{0, 1, 2, 8, 0xffff}) {
+    outcomes_.clear();
+    Open();
+    ASSERT_TRUE(guest_.Send(guest_.Header(opened_, operation)).has_value());
+    EXPECT_EQ(Operations(), Ops{vsock::kReset}) << operation;
+    EXPECT_EQ(guest_.device->connection_count(), 0U);
+  }
+}
+
+TEST_F(VsockTest, DataBeforeTheAnswer_ResetsTheStream) {
+  guest_.AddBuffers(8);
+  Connect();
+  opened_ = guest_.TakePackets().at(0).header;
+  ASSERT_TRUE(SendData("early").has_value());
+  EXPECT_EQ(Operations(), Ops{vsock::kReset});
+  EXPECT_EQ(outcomes_.at(0).error().code(), ErrorCode::kUnavailable);
+}
+
+TEST_F(VsockTest, DataAfterShutdown_ResetsTheStream) {
+  Open();
+  ASSERT_TRUE(SendShutdown(vsock::kShutdownSend).has_value());
+  ASSERT_TRUE(SendData("late").has_value());
+  EXPECT_EQ(Operations(), Ops{vsock::kReset});
+}
+
+TEST_F(VsockTest, LengthBeyondThePacket_ResetsTheStream) {
+  for (const uint32_t length : {11U, 65537U, 0x7fffffffU, ~0U}) {
+    outcomes_.clear();
+    Open();
+    PacketHeader header = guest_.Header(opened_, vsock::kData);
+    header.length = length;
+    ASSERT_TRUE(guest_.Send(header, "0123456789").has_value());
+    EXPECT_EQ(Operations(), Ops{vsock::kReset}) << length;
+    EXPECT_EQ(HostReads(), "EOF");
+  }
+  EXPECT_EQ(guest_.device->dropped_packets(), 4U);
+}
+
+TEST_F(VsockTest, OtherTypes_ResetTheStream) {
+  Open();
+  PacketHeader header = guest_.Header(opened_, vsock::kData);
+  header.type = 2;
+  ASSERT_TRUE(guest_.Send(header).has_value());
+  EXPECT_EQ(Operations(), Ops{vsock::kReset});
+}
+
+TEST_F(VsockTest, WrongAddresses_AreDropped) {
+  Open();
+  PacketHeader header = guest_.Header(opened_, vsock::kReset);
+  header.source_cid = 4;
+  ASSERT_TRUE(guest_.Send(header).has_value());
+  header.source_cid = 3;
+  header.destination_cid = 1;
+  ASSERT_TRUE(guest_.Send(header).has_value());
+  EXPECT_EQ(guest_.device->dropped_packets(), 2U);
+  EXPECT_EQ(guest_.device->connection_count(), 1U);
+  EXPECT_EQ(Operations(), Ops{});
+}
+
+TEST_F(VsockTest, FloodWithoutBuffers_StopsTheTransmitQueueUntilThereAreSome) {
+  PacketHeader nobody;
+  nobody.source_port = 7;
+  int sent = 0;
+  for (; sent < 1000; ++sent) {
+    nobody.destination_port = static_cast<uint32_t>(sent);
+    ASSERT_TRUE(guest_.Send(guest_.Header(nobody, vsock::kRequest)).has_value());
+    if (guest_.transmit.used_index() != sent + 1) {
+      break;
+    }
+  }
+  EXPECT_EQ(sent, VsockDevice::kMaxResets);
+  guest_.AddBuffers(8);
+  EXPECT_EQ(Operations().size(), 8U);
+  while (*guest_.device->OnQueueReady(0)) {
+  }
+  EXPECT_EQ(guest_.transmit.used_index(), sent + 1);
+}
+
+TEST_F(VsockTest, OpenAndCloseFlood_LeavesNothingBehind) {
+  for (uint32_t round = 0; round < 2000; ++round) {
+    PacketHeader to_hello;
+    to_hello.source_port = 1024;
+    to_hello.destination_port = round;
+    ASSERT_TRUE(guest_.Send(guest_.Header(to_hello, vsock::kRequest)).has_value());
+    ASSERT_TRUE(guest_.Send(guest_.Header(to_hello, vsock::kReset)).has_value());
+  }
+  EXPECT_EQ(guest_.device->connection_count(), 0U);
+}
+
+TEST_F(VsockTest, ShortOrWritablePackets_AreGuestFaults) {
+  guest_.transmit.Add({{FakeVsockGuest::kTransmitArea, 43, false}});
+  EXPECT_EQ(guest_.device->OnQueueReady(1).error().code(), ErrorCode::kGuestFault);
+  FakeVsockGuest other;
+  other.BringUp();
+  other.transmit.Add(
+      {{FakeVsockGuest::kTransmitArea, 44, false}, {FakeVsockGuest::kTransmitArea, 44, true}});
+  EXPECT_FALSE(other.device->OnQueueReady(1).has_value());
+}
+
+TEST_F(VsockTest, TinyReceiveBuffers_AreGuestFaults) {
+  Connect();
+  guest_.receive.Add({{FakeVsockGuest::kReceiveArea, 44, true}});
+  EXPECT_EQ(guest_.device->OnQueueReady(0).error().code(), ErrorCode::kGuestFault);
+}
+
+TEST_F(VsockTest, BrokenReceiveRing_IsReportedByConnectToo) {
+  guest_.receive.SetAvailableIndex(1000);
+  auto pair = *MakeSocketPair(SOCK_STREAM);
+  int answers = 0;
+  const auto note = [&](const Result<void>&) { ++answers; };
+  EXPECT_FALSE(guest_.device->Connect(kPort, std::move(pair.second), note).has_value());
+  guest_.device->Reset();
+  EXPECT_EQ(answers, 1);
+}
+
+TEST_F(VsockTest, Reset_ClosesEverything) {
+  Open();
+  guest_.device->Reset();
+  EXPECT_EQ(HostReads(), "EOF");
+  EXPECT_EQ(guest_.device->connection_count(), 0U);
+  EXPECT_EQ(guest_.poller.entries.size(), 1U);
+  EXPECT_FALSE(*guest_.device->OnQueueReady(0));
+}
+
+TEST_F(VsockTest, LateEvents_ForStreamsThatAreGoneAreIgnored) {
+  Open();
+  const uint64_t token = guest_.poller.entries.back().token;
+  guest_.device->Reset();
+  EXPECT_TRUE(guest_.device->OnHostReady(token, EPOLLIN).has_value());
+  EXPECT_TRUE(guest_.device->OnHostReady(~0ULL, EPOLLOUT).has_value());
+}
+
+TEST_F(VsockTest, Restore_TellsTheGuestToForgetItsStreams) {
+  Open();
+  StateWriter out;
+  guest_.device->Save(out);
+  const std::string saved = std::move(out).Take();
+  FakeVsockGuest restored;
+  auto in = StateReader::Parse(saved);
+  ASSERT_TRUE(restored.device->Restore(*in).has_value());
+  restored.BringUp();
+  EXPECT_FALSE(*restored.device->OnQueueReady(2));
+  restored.event.Put<uint32_t>(0x9f000, 0xeeeeeeee);
+  restored.event.Add({{0x9f000, 4, true}});
+  EXPECT_FALSE(*restored.device->OnQueueReady(2));
+  EXPECT_EQ(restored.event.Get<uint32_t>(0x9f000), 0U);
+  EXPECT_EQ(restored.event.used_index(), 1);
+}
+
+TEST_F(VsockTest, ManyStreams_TakeTurns) {
+  guest_.AddBuffers(8);
+  std::vector<UniqueFd> hosts;
+  for (int at = 0; at < 3; ++at) {
+    Connect();
+    hosts.push_back(std::move(host_));
+    ASSERT_TRUE(guest_.Send(guest_.Header(guest_.TakePackets().at(0).header, vsock::kResponse))
+                    .has_value());
+  }
+  const std::string much(60000, 'm');
+  for (const UniqueFd& host : hosts) {
+    ASSERT_TRUE(WriteFull(host.get(), much).has_value());
+  }
+  ASSERT_TRUE(guest_.Poll());
+  guest_.TakePackets();
+  guest_.AddBuffers(3);
+  std::vector<uint32_t> ports;
+  for (const auto& packet : guest_.TakePackets()) {
+    ports.push_back(packet.header.source_port);
+  }
+  ASSERT_EQ(ports.size(), 3U);
+  EXPECT_NE(ports[0], ports[1]);
+  EXPECT_NE(ports[1], ports[2]);
+  EXPECT_NE(ports[0], ports[2]);
+}
+
+}  // namespace
+}  // namespace space
