@@ -20,8 +20,14 @@ if(SPACE_SANITIZE)
                                                -fno-omit-frame-pointer)
   target_link_options(space_flags INTERFACE -fsanitize=address,undefined)
 endif()
+if(SPACE_FUZZ)
+  # Coverage for libFuzzer in every library; the harnesses of fuzz/ link the engine.
+  target_compile_options(space_flags INTERFACE -fsanitize=fuzzer-no-link,address,undefined
+                                               -fno-sanitize-recover=all)
+  target_link_options(space_flags INTERFACE -fsanitize=address,undefined)
+endif()
 find_program(SPACE_MOLD mold)
-if(SPACE_MOLD AND NOT SPACE_SANITIZE)
+if(SPACE_MOLD AND NOT SPACE_SANITIZE AND NOT SPACE_FUZZ)
   target_link_options(space_flags INTERFACE -fuse-ld=mold)
 endif()
 
