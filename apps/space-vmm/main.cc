@@ -19,7 +19,8 @@ constexpr std::string_view kHelp =
     "usage: space-vmm 3<listening control socket 4<>/dev/kvm\n"
     "\n"
     "Runs one virtual machine. Started by the daemon, not by hand: descriptor 3 is a listening\n"
-    "SEQPACKET socket, 4 is /dev/kvm, all else comes over the socket. Opens no path. Logs to stderr.\n"
+    "SEQPACKET socket, 4 is /dev/kvm, all else comes over the socket. Opens no path. Logs to "
+    "stderr.\n"
     "Exits 0 when the VM has ended and the reason was recorded.\n"
     "\n"
     "  --help, --version\n";
@@ -47,8 +48,7 @@ int main(int argc, char** argv) {
   ::mallopt(M_ARENA_MAX, 1);
   // Guest memory is nobody's to read: no core dump, no ptrace by others of our uid.
   ::prctl(PR_SET_DUMPABLE, 0);
-  const auto served =
-      space::RunService(space::UniqueFd(kListenerFd), space::UniqueFd(kKvmFd));
+  const auto served = space::RunService(space::UniqueFd(kListenerFd), space::UniqueFd(kKvmFd));
   if (!served) {
     space::log::Error("vmm_failed", {{"why", served.error().message()}});
     return 1;

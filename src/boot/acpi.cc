@@ -12,7 +12,7 @@
 namespace space::boot {
 namespace {
 
-constexpr std::string_view kOemId = "SPACE ";      // 6 bytes
+constexpr std::string_view kOemId = "SPACE ";         // 6 bytes
 constexpr std::string_view kOemTableId = "SPACEVMM";  // 8 bytes
 constexpr uint16_t kComPort = 0x3f8;
 constexpr uint32_t kComInterrupt = 4;
@@ -121,11 +121,10 @@ std::string MakeDsdt(const AcpiConfig& config) {
                                              aml::Interrupt(device.gsi))));
   }
   if (config.has_serial) {
-    devices += aml::Device("COM1", aml::Name("_HID", aml::EisaId("PNP0501")) +
-                                       aml::Name("_UID", aml::Integer(0)) +
-                                       aml::Name("_CRS", aml::Resources(
-                                                             aml::Ports(kComPort, 8) +
-                                                             aml::Interrupt(kComInterrupt))));
+    devices += aml::Device(
+        "COM1", aml::Name("_HID", aml::EisaId("PNP0501")) + aml::Name("_UID", aml::Integer(0)) +
+                    aml::Name("_CRS", aml::Resources(aml::Ports(kComPort, 8) +
+                                                     aml::Interrupt(kComInterrupt))));
   }
   const std::string off = aml::Integer(kSleepTypeOff) + aml::Integer(0);
   return MakeTable("DSDT", 2,

@@ -87,7 +87,8 @@ std::string String(std::string_view text) {
 // 6.1.5: three letters of 5 bits, four hexadecimal digits, big-endian.
 std::string EisaId(std::string_view id) {
   const auto letter = [&](size_t at) { return static_cast<uint32_t>(id[at] - '@') & 0x1f; };
-  const uint32_t product = static_cast<uint32_t>(std::stoul(std::string(id.substr(3)), nullptr, 16));
+  const uint32_t product =
+      static_cast<uint32_t>(std::stoul(std::string(id.substr(3)), nullptr, 16));
   const uint32_t value = letter(0) << 26 | letter(1) << 21 | letter(2) << 16 | product;
   ByteWriter out;
   out.Put(kDwordPrefix);

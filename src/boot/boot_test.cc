@@ -1,8 +1,9 @@
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <functional>
 #include <numeric>
+
+#include <gtest/gtest.h>
 
 #include "base/units.h"
 #include "boot/acpi.h"
@@ -172,7 +173,8 @@ TEST(AmlTest, Lengths_FollowTheSpecification) {
   EXPECT_EQ(aml::EisaId("PNP0501"), std::string("\x0c\x41\xd0\x05\x01"));
   EXPECT_EQ(aml::Integer(0), std::string(1, '\0'));
   EXPECT_EQ(aml::Integer(0x1234), std::string("\x0b\x34\x12"));
-  EXPECT_EQ(aml::Scope("AB", "x").substr(0, 6), std::string("\x10\x06" "AB__"));
+  EXPECT_EQ(aml::Scope("AB", "x").substr(0, 6), std::string("\x10\x06"
+                                                            "AB__"));
   // 58 bytes of body and 4 of name with 1 of length are 63, the most for one byte.
   EXPECT_EQ(static_cast<uint8_t>(aml::Scope("ABCD", std::string(58, 'x'))[1]), 0x3f);
   const std::string two = aml::Scope("ABCD", std::string(59, 'x'));

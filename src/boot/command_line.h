@@ -13,8 +13,9 @@ namespace space::boot {
 //                       reads to tell a panic from a reboot (kernel/reboot.c, reboot_setup;
 //                       arch/x86/kernel/reboot.c, native_machine_emergency_restart)
 //   pci=off             there is no PCI; probing its ports would cost exits
-//   8250.nr_uarts=N     one port with the serial log, none without; the driver otherwise probes four
-//   console, quiet      only errors and worse go out, as every byte is an exit; a later `debug` or
+//   8250.nr_uarts=N     one port with the serial log, none without; the driver otherwise probes
+//   four console, quiet      only errors and worse go out, as every byte is an exit; a later
+//   `debug` or
 //                       `loglevel=N` in the caller's part wins
 std::string DefaultCommandLine(bool has_serial);
 

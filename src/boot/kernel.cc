@@ -16,7 +16,8 @@ namespace {
 
 constexpr uint32_t kPvhNoteType = 18;
 constexpr std::string_view kPvhNoteName("Xen\0", 4);
-// Limits against files that claim absurd tables; vmlinux has 5 headers and a note of some 500 bytes.
+// Limits against files that claim absurd tables; vmlinux has 5 headers and a note of some 500
+// bytes.
 constexpr size_t kMaxProgramHeaders = 64;
 constexpr uint64_t kMaxNoteBytes = 64 << 10;
 
@@ -78,8 +79,8 @@ std::optional<uint64_t> FindPvhEntry(std::span<const std::byte> notes) {
       return std::nullopt;
     }
     const auto* name = reinterpret_cast<const char*>(notes.data() + at);
-    const bool is_pvh = head.n_type == kPvhNoteType &&
-                        std::string_view(name, head.n_namesz) == kPvhNoteName;
+    const bool is_pvh =
+        head.n_type == kPvhNoteType && std::string_view(name, head.n_namesz) == kPvhNoteName;
     if (is_pvh && (head.n_descsz == 4 || head.n_descsz == 8)) {
       uint64_t entry = 0;
       std::memcpy(&entry, notes.data() + at + name_bytes, head.n_descsz);
@@ -159,10 +160,9 @@ Result<LoadedInitramfs> LoadInitramfs(const GuestMemory& memory, const UniqueFd&
     return Fail(ErrorCode::kInvalidArgument, "initramfs is empty");
   }
   if (size_bytes > low_end || low_end - size_bytes < kernel_end.value + kPageBytes) {
-    return Fail(ErrorCode::kInvalidArgument,
-                "initramfs of " + FormatSize(size_bytes) +
-                    " and kernel do not fit into the VM's memory of " +
-                    FormatSize(memory.size_bytes()));
+    return Fail(ErrorCode::kInvalidArgument, "initramfs of " + FormatSize(size_bytes) +
+                                                 " and kernel do not fit into the VM's memory of " +
+                                                 FormatSize(memory.size_bytes()));
   }
   const GuestAddress start{(low_end - size_bytes) & ~(kPageBytes - 1)};
   SPACE_TRY(const std::span<std::byte> room, memory.Slice(start, size_bytes), "initramfs");

@@ -44,7 +44,8 @@ static_assert(sizeof(MemoryMapEntry) == 24);
 std::vector<MemoryMapEntry> MapOf(const GuestMemory& memory) {
   std::vector<MemoryMapEntry> map;
   map.push_back({0, kLowRamEnd.value, MemoryType::kRam, 0});
-  map.push_back({kLowRamEnd.value, kKernelMinimum.value - kLowRamEnd.value, MemoryType::kReserved, 0});
+  map.push_back(
+      {kLowRamEnd.value, kKernelMinimum.value - kLowRamEnd.value, MemoryType::kReserved, 0});
   for (const GuestMemory::Region& region : memory.regions()) {
     const uint64_t skipped = region.start.value == 0 ? kKernelMinimum.value : 0;
     map.push_back(
@@ -65,13 +66,14 @@ Result<void> WriteStartInfo(const GuestMemory& memory, const LoadedInitramfs& in
     return Fail(ErrorCode::kInvalidArgument, "command_line holds a zero byte");
   }
   // With its zero, which std::string keeps behind the last character.
-  SPACE_TRY_VOID(memory.WriteBytes(kCommandLine, std::as_bytes(std::span(
-                                                     command_line.c_str(), command_line.size() + 1))),
+  SPACE_TRY_VOID(memory.WriteBytes(kCommandLine, std::as_bytes(std::span(command_line.c_str(),
+                                                                         command_line.size() + 1))),
                  "write command line");
   const std::vector<MemoryMapEntry> map = MapOf(memory);
   SPACE_TRY_VOID(memory.WriteBytes(kMemoryMap, std::as_bytes(std::span(map))), "write memory map");
-  SPACE_TRY_VOID(memory.Write(kModuleList, Module{initramfs.start.value, initramfs.size_bytes, 0, 0}),
-                 "write module list");
+  SPACE_TRY_VOID(
+      memory.Write(kModuleList, Module{initramfs.start.value, initramfs.size_bytes, 0, 0}),
+      "write module list");
   StartInfo info;
   info.module_count = 1;
   info.module_list = kModuleList.value;

@@ -1,5 +1,5 @@
-// What a PVH kernel is handed: start info, memory map, initramfs, command line, and the registers of
-// the boot processor. Spec: Xen, xen/include/public/arch-x86/hvm/start_info.h, version 1.
+// What a PVH kernel is handed: start info, memory map, initramfs, command line, and the registers
+// of the boot processor. Spec: Xen, xen/include/public/arch-x86/hvm/start_info.h, version 1.
 #pragma once
 
 #include <string>

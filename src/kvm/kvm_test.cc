@@ -1,8 +1,9 @@
 // Runs small guests on the host's /dev/kvm. Without one the tests are skipped, and say so.
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <chrono>
+
+#include <gtest/gtest.h>
 
 #include "kvm/probe.h"
 #include "kvm/system.h"
@@ -36,10 +37,9 @@ TEST(ProbeTest, ProbeKvm_AlwaysGivesAVerdictQuickly) {
   std::cout << "verdict: " << (verdict.is_usable ? "usable" : "not usable") << ": "
             << verdict.reason << " [" << verdict.details << "]\n";
   EXPECT_FALSE(verdict.reason.empty());
-  EXPECT_EQ(verdict.is_usable, verdict.details.find("failed") == std::string::npos &&
-                                   verdict.guest_loop_ns > 0 &&
-                                   verdict.guest_loop_ns <= KvmVerdict::kSlowestUsableRatio *
-                                                                verdict.host_loop_ns);
+  EXPECT_EQ(verdict.is_usable,
+            verdict.details.find("failed") == std::string::npos && verdict.guest_loop_ns > 0 &&
+                verdict.guest_loop_ns <= KvmVerdict::kSlowestUsableRatio * verdict.host_loop_ns);
   // The promise is 1 s; a loaded test machine may stretch it.
   EXPECT_LT(spent, std::chrono::seconds(5));
 }

@@ -195,7 +195,8 @@ KvmVerdict Probe::Judge(const Result<void>& ran) const {
     verdict.reason = "guest kernel code is interpreted: a short loop did not end in 0.6 s";
     return verdict;
   }
-  verdict.reason = verdict.is_usable ? "KVM runs guest kernel code " : "guest kernel code is too slow: ";
+  verdict.reason =
+      verdict.is_usable ? "KVM runs guest kernel code " : "guest kernel code is too slow: ";
   verdict.reason += "at " + Decimal(ratio) + " times the host's loop time (" + Decimal(best_ns_) +
                     " against " + Decimal(verdict.host_loop_ns) + " ns a round)";
   return verdict;

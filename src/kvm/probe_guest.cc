@@ -85,9 +85,9 @@ constexpr uint64_t kDataDescriptor = 0x00cf93000000ffff;
 constexpr uint16_t kInterruptGate = 0x8e00;
 constexpr uint64_t kBreakpointVector = 3;
 
-constexpr uint64_t kCr0 = 0x80000033;     // PG, NE, ET, MP, PE
-constexpr uint64_t kCr4 = 0x40620;        // OSXSAVE, OSXMMEXCPT, OSFXSR, PAE
-constexpr uint64_t kEferLong = 0x500;     // LMA, LME
+constexpr uint64_t kCr0 = 0x80000033;  // PG, NE, ET, MP, PE
+constexpr uint64_t kCr4 = 0x40620;     // OSXSAVE, OSXMMEXCPT, OSFXSR, PAE
+constexpr uint64_t kEferLong = 0x500;  // LMA, LME
 
 struct IdtGate {
   uint16_t offset_low;

@@ -1,6 +1,6 @@
 // The probe's guest: machine code and the memory image around it. 64-bit mode, ring 0, identity
-// mapped. It writes a step's number to kStepPort before each step, kLoopChunk after every kLoopCount
-// rounds of the loop, without end.
+// mapped. It writes a step's number to kStepPort before each step, kLoopChunk after every
+// kLoopCount rounds of the loop, without end.
 #pragma once
 
 #include <linux/kvm.h>
@@ -24,8 +24,8 @@ constexpr uint8_t kWrongResult = 6;  // an instruction ran, but not as the manua
 constexpr uint64_t kLoopCount = 50'000;
 constexpr uint64_t kProbeMemoryBytes = 0x200000;
 
-// Puts page tables, GDT, IDT and code into `memory` and points the vCPU at them. The vCPU's CPUID must be set
-// (XSAVE is switched on in CR4).
+// Puts page tables, GDT, IDT and code into `memory` and points the vCPU at them. The vCPU's CPUID
+// must be set (XSAVE is switched on in CR4).
 Result<void> PrepareProbeGuest(const GuestMemory& memory, const Vcpu& vcpu);
 
 // kLoopCount rounds of the same loop on the host.

@@ -104,8 +104,7 @@ FailureExit Vcpu::Describe(std::string what) const {
   const kvm_run& shared = run();
   if (shared.exit_reason == KVM_EXIT_INTERNAL_ERROR &&
       shared.internal.suberror == KVM_INTERNAL_ERROR_EMULATION && shared.internal.ndata >= 1 &&
-      (shared.emulation_failure.flags &
-       KVM_INTERNAL_ERROR_EMULATION_FLAG_INSTRUCTION_BYTES) != 0) {
+      (shared.emulation_failure.flags & KVM_INTERNAL_ERROR_EMULATION_FLAG_INSTRUCTION_BYTES) != 0) {
     what += ", bytes";
     const size_t size = shared.emulation_failure.insn_size;
     for (size_t at = 0; at < size && at < sizeof(shared.emulation_failure.insn_bytes); ++at) {
@@ -151,8 +150,7 @@ Result<void> Vcpu::SetMsrs(std::span<const kvm_msr_entry> msrs) const {
     return FailErrno("set MSRs");
   }
   if (static_cast<size_t>(set) != msrs.size()) {
-    return Fail(ErrorCode::kInternal, "KVM refuses MSR",
-                Hex(msrs[static_cast<size_t>(set)].index));
+    return Fail(ErrorCode::kInternal, "KVM refuses MSR", Hex(msrs[static_cast<size_t>(set)].index));
   }
   return {};
 }

@@ -23,7 +23,8 @@ class Vm {
   Result<void> CreateInterruptChip() const;
   Result<Vcpu> CreateVcpu(uint32_t id) const;
 
-  // A guest write of `size_bytes` (4) with value `match` at `at` signals `event` instead of an exit.
+  // A guest write of `size_bytes` (4) with value `match` at `at` signals `event` instead of an
+  // exit.
   Result<void> AddIoEvent(const UniqueFd& event, GuestAddress at, uint32_t match) const;
   // A signal on `event` pulses interrupt `gsi` (edge).
   Result<void> AddIrqEvent(const UniqueFd& event, uint32_t gsi) const;

@@ -33,5 +33,13 @@ TEST(GuestMemory, Create_RefusesOddSizes) {
   EXPECT_FALSE(GuestMemory::Create(4097).has_value());
 }
 
+TEST(GuestMemoryTest, Create_AlignsForHugePages) {
+  const Result<GuestMemory> memory = GuestMemory::Create(MiB(66));
+  ASSERT_TRUE(memory);
+  const GuestMemory::Region& low = memory->regions().front();
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(low.bytes.data()) % MiB(2), 0u);
+  EXPECT_EQ(low.bytes.size(), MiB(66));
+}
+
 }  // namespace
 }  // namespace space

@@ -169,8 +169,8 @@ wire::StatusReply ControlServer::Status() {
 void ControlServer::OnHello(std::string hello) {
   const auto spent = std::chrono::steady_clock::now() - started_;
   hello_ = std::move(hello);
-  start_to_hello_us_ = static_cast<uint64_t>(
-      std::chrono::duration_cast<std::chrono::microseconds>(spent).count());
+  start_to_hello_us_ =
+      static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(spent).count());
   Send(0, wire::HelloEvent{hello_, start_to_hello_us_});
 }
 

@@ -1,6 +1,7 @@
-// The control socket (wire/vmm_control.h): one client at a time; who connects meanwhile waits in the
-// backlog until the client's end is closed. A client that goes before the start ends the process. On the device thread. The client is checked by its uid
-// and otherwise treated as possibly broken: what it sends may end its connection, never the VM.
+// The control socket (wire/vmm_control.h): one client at a time; who connects meanwhile waits in
+// the backlog until the client's end is closed. A client that goes before the start ends the
+// process. On the device thread. The client is checked by its uid and otherwise treated as possibly
+// broken: what it sends may end its connection, never the VM.
 #pragma once
 
 #include <sys/types.h>

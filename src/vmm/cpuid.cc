@@ -8,10 +8,10 @@ namespace space {
 namespace {
 
 // Bit numbers and fields from the SDM, volume 2A, CPUID, and AMD's APM, volume 3, appendix E.
-constexpr uint32_t kVmx = 1u << 5;           // 1, ecx
-constexpr uint32_t kX2Apic = 1u << 21;       // 1, ecx
-constexpr uint32_t kTscDeadline = 1u << 24;  // 1, ecx
-constexpr uint32_t kHypervisor = 1u << 31;   // 1, ecx
+constexpr uint32_t kVmx = 1u << 5;              // 1, ecx
+constexpr uint32_t kX2Apic = 1u << 21;          // 1, ecx
+constexpr uint32_t kTscDeadline = 1u << 24;     // 1, ecx
+constexpr uint32_t kHypervisor = 1u << 31;      // 1, ecx
 constexpr uint32_t kHyperThreading = 1u << 28;  // 1, edx
 constexpr uint32_t kSvm = 1u << 2;              // 0x80000001, ecx
 constexpr uint32_t kClflushQuadwords = 8;
@@ -38,8 +38,8 @@ void SetFeatures(kvm_cpuid_entry2& leaf, const Topology& topology) {
   leaf.edx = topology.vcpus > 1 ? leaf.edx | kHyperThreading : leaf.edx & ~kHyperThreading;
 }
 
-// Deterministic cache parameters, alike on Intel (4) and AMD (0x8000001d): the third level is shared
-// by all, the others belong to one core.
+// Deterministic cache parameters, alike on Intel (4) and AMD (0x8000001d): the third level is
+// shared by all, the others belong to one core.
 void SetCache(kvm_cpuid_entry2& leaf, const Topology& topology) {
   if ((leaf.eax & 0x1f) == 0) {
     return;  // no more caches
@@ -125,7 +125,8 @@ kvm::CpuidTable CpuidFor(const kvm::CpuidTable& host, uint32_t id, uint32_t vcpu
   for (kvm_cpuid_entry2 leaf : host) {
     if (leaf.function == 0) {
       has_topology = leaf.eax >= 0xb;
-      leaf.eax = std::min(leaf.eax, 0x1eu);  // 0x1f, a second extended topology, would be the host's
+      leaf.eax =
+          std::min(leaf.eax, 0x1eu);  // 0x1f, a second extended topology, would be the host's
     }
     if (leaf.function >= 0x40000000 && leaf.function < 0x40010000 && IsKvmSignature(leaf)) {
       kvm_base = leaf.function;

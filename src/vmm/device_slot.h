@@ -1,5 +1,5 @@
-// One virtio device in the machine: its place on the MMIO bus, its interrupt, its doorbells, and its
-// own view of the event loop.
+// One virtio device in the machine: its place on the MMIO bus, its interrupt, its doorbells, and
+// its own view of the event loop.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ namespace space {
 
 class DeviceSlot final : public HostPoller, private BusDevice, private EventSink {
  public:
-  // Windows of all devices lie one behind the other from here; interrupts count up from kFirstGsi to
-  // the last pin of the I/O APIC.
+  // Windows of all devices lie one behind the other from here; interrupts count up from kFirstGsi
+  // to the last pin of the I/O APIC.
   static constexpr uint64_t kFirstWindow = 0xd0000000;
   static constexpr uint32_t kFirstGsi = 5;
   static constexpr uint32_t kMaxSlots = 24 - kFirstGsi;

@@ -1,5 +1,5 @@
-// Every kind of virtio device that a machine can have. To add one: its folder under src/devices, and
-// one row in device_table.cc.
+// Every kind of virtio device that a machine can have. To add one: its folder under src/devices,
+// and one row in device_table.cc.
 #pragma once
 
 #include <cstddef>

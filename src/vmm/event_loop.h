@@ -42,7 +42,8 @@ class EventLoop {
 
  private:
   struct Entry {
-    uint32_t generation;  // tells an event of this watch from one of an earlier watch on the same fd
+    uint32_t
+        generation;  // tells an event of this watch from one of an earlier watch on the same fd
     EventSink* sink;
     uint64_t token;
   };

@@ -31,8 +31,7 @@ Result<std::unique_ptr<Machine>> Machine::Create(const kvm::System& system, Mach
                                                  const DeviceHooks& hooks) {
   SPACE_TRY(GuestMemory memory, GuestMemory::Create(config.memory_bytes), "make memory");
   SPACE_TRY(kvm::Vm vm, system.CreateVm(), "make VM");
-  auto machine =
-      std::unique_ptr<Machine>(new Machine(std::move(memory), std::move(vm), exit));
+  auto machine = std::unique_ptr<Machine>(new Machine(std::move(memory), std::move(vm), exit));
   // Memory before the interrupt chip: kvm/vm.h says why.
   SPACE_TRY_VOID(machine->vm_.SetMemory(machine->memory_), "make VM");
   SPACE_TRY_VOID(machine->vm_.CreateInterruptChip(), "make VM");
@@ -63,8 +62,7 @@ Result<void> Machine::AddSerial(MachineConfig& config) {
   return {};
 }
 
-Result<void> Machine::AddDevices(MachineConfig& config, EventLoop& loop,
-                                 const DeviceHooks& hooks) {
+Result<void> Machine::AddDevices(MachineConfig& config, EventLoop& loop, const DeviceHooks& hooks) {
   for (const DeviceRow& row : DeviceTable()) {
     const size_t count = row.count(config);
     for (size_t index = 0; index < count; ++index) {
@@ -166,8 +164,8 @@ uint64_t Machine::guest_faults() {
 }
 
 wire::Exit Machine::Explain(wire::Exit exit) const {
-  const bool is_restart = exit.reason == wire::ExitReason::kGuestReset ||
-                          exit.reason == wire::ExitReason::kTripleFault;
+  const bool is_restart =
+      exit.reason == wire::ExitReason::kGuestReset || exit.reason == wire::ExitReason::kTripleFault;
   const Result<uint16_t> flag = memory_.Read<uint16_t>(boot::kRebootFlag);
   if (is_restart && flag && *flag == boot::kWarmRebootFlag) {
     exit.reason = wire::ExitReason::kGuestPanic;

@@ -39,8 +39,8 @@ class Machine {
   void Run();
   // Returns when no vCPU runs any more. May be called again.
   void Stop();
-  // Stop, then closes the devices, so that what they hold is in their files. Nothing but Explain and
-  // the destructor (which waits for KVM, tens of milliseconds) may follow.
+  // Stop, then closes the devices, so that what they hold is in their files. Nothing but Explain
+  // and the destructor (which waits for KVM, tens of milliseconds) may follow.
   void Close();
 
   // Opens a stream to a vsock port of the guest; as VsockDevice::Connect.

@@ -1,5 +1,4 @@
 // The parts of the monitor that need no KVM.
-#include <gtest/gtest.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -8,6 +7,8 @@
 #include <array>
 #include <functional>
 #include <thread>
+
+#include <gtest/gtest.h>
 
 #include "base/units.h"
 #include "boot/acpi.h"
@@ -32,8 +33,8 @@ wire::StartRequest GoodStart() {
   wire::StartRequest start;
   start.vcpus = 2;
   start.memory_bytes = MiB(128);
-  start.disks.push_back({"root", {wire::LayerFormat::kRaw, wire::LayerFormat::kSparse}, false,
-                         MiB(8)});
+  start.disks.push_back(
+      {"root", {wire::LayerFormat::kRaw, wire::LayerFormat::kSparse}, false, MiB(8)});
   return start;
 }
 
@@ -89,7 +90,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadStart{"LittleMemory", [](Start& s) { s.memory_bytes = MiB(62); }, "64 MiB"},
         BadStart{"OddMemory", [](Start& s) { s.memory_bytes = MiB(65); }, "multiple of 2 MiB"},
         BadStart{"MuchMemory", [](Start& s) { s.memory_bytes = GiB(2); }, "more than the host"},
-        BadStart{"HugeMemory", [](Start& s) { s.memory_bytes = ~0ull << 21; }, "more than the host"},
+        BadStart{"HugeMemory", [](Start& s) { s.memory_bytes = ~0ull << 21; },
+                 "more than the host"},
         BadStart{"LongLine", [](Start& s) { s.command_line.assign(2049, 'a'); }, "command_line"},
         BadStart{"ZeroInLine", [](Start& s) { s.command_line.assign(1, '\0'); }, "command_line"},
         BadStart{"ManyDisks", [](Start& s) { s.disks.resize(9, s.disks[0]); }, "disks: 9"},
@@ -232,8 +234,7 @@ TEST(CpuidTest, CpuidFor_GivesEachVcpuItsPlaceAndHidesWhatWeLack) {
 }
 
 TEST(CpuidTest, CpuidFor_OneVcpuHasNoSiblings) {
-  const kvm::CpuidTable table =
-      CpuidFor({Leaf(0, 0xd, 0, 0, 0), Leaf(1, 0, 0, 0, ~0u)}, 0, 1);
+  const kvm::CpuidTable table = CpuidFor({Leaf(0, 0xd, 0, 0, 0), Leaf(1, 0, 0, 0, ~0u)}, 0, 1);
   EXPECT_EQ(FindLeaf(table, 1, 0)->edx & 1u << 28, 0u);
   EXPECT_EQ(FindLeaf(table, 1, 0)->ebx >> 16 & 0xff, 1u);
   EXPECT_EQ(FindLeaf(table, 0xb, 1)->eax, 0u);

@@ -61,7 +61,8 @@ Result<void> RunService(UniqueFd listener, UniqueFd kvm) {
   SignalSink signal_sink(signals, exit);
   SPACE_TRY_VOID(loop->Watch(signals.get(), EPOLLIN, signal_sink, 0), "watch signals");
   SPACE_TRY(const std::unique_ptr<ControlServer> server,
-            ControlServer::Create(std::move(listener), system, *loop, exit), "serve control socket");
+            ControlServer::Create(std::move(listener), system, *loop, exit),
+            "serve control socket");
   const Result<void> ran = loop->Run();
   if (!ran) {
     exit.Report(wire::ExitReason::kInternalError, ran.error().message());

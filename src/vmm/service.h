@@ -6,8 +6,8 @@
 
 namespace space {
 
-// Blocks what the process takes by signalfd (SIGTERM, SIGINT, SIGHUP), SIGPIPE and the vCPUs' kick in
-// the calling thread and all that it starts. First call of main.
+// Blocks what the process takes by signalfd (SIGTERM, SIGINT, SIGHUP), SIGPIPE and the vCPUs' kick
+// in the calling thread and all that it starts. First call of main.
 void BlockSignals();
 
 // Serves `listener` until the VM has ended or SIGTERM came (reason "killed"), and the reason is

@@ -1,6 +1,7 @@
 // The whole monitor but its main, driven over its control socket with guests of a few instructions.
 // They run on any /dev/kvm, also one that could not run Linux. Without one: skipped, and said so.
-#include <gtest/gtest.h>
+#include "vmm/service.h"
+
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -11,11 +12,12 @@
 #include <optional>
 #include <thread>
 
+#include <gtest/gtest.h>
+
 #include "base/seqpacket.h"
 #include "base/units.h"
 #include "boot/tiny_kernel.h"
 #include "layer/sparse_layer.h"
-#include "vmm/service.h"
 #include "wire/vmm_control.h"
 
 namespace space {

@@ -64,8 +64,10 @@ Result<void> CheckDisks(const std::vector<wire::DiskSpec>& disks) {
     }
     for (size_t at = 0; at < disk.layers.size(); ++at) {
       const bool is_top = at + 1 == disk.layers.size();
-      if (disk.layers[at] == wire::LayerFormat::kRaw && (at != 0 || (is_top && !disk.is_read_only))) {
-        return Refuse("disk " + disk.id + ": only the bottom layer may be raw, and it is read-only");
+      if (disk.layers[at] == wire::LayerFormat::kRaw &&
+          (at != 0 || (is_top && !disk.is_read_only))) {
+        return Refuse("disk " + disk.id +
+                      ": only the bottom layer may be raw, and it is read-only");
       }
     }
   }
@@ -89,7 +91,8 @@ Result<MachineConfig> CheckStart(const wire::StartRequest& request, std::vector<
   }
   if (fds.size() != expected) {
     return Refuse("start VM: " + std::to_string(fds.size()) + " descriptors came, " +
-                  std::to_string(expected) + " are needed (kernel, initramfs, layers, serial log, "
+                  std::to_string(expected) +
+                  " are needed (kernel, initramfs, layers, serial log, "
                   "exit record)");
   }
   MachineConfig config;

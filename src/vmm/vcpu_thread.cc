@@ -23,12 +23,9 @@ void ConsumeKick() {
 int VcpuThread::KickSignal() { return SIGRTMIN; }
 
 VcpuThread::VcpuThread(uint32_t id, kvm::Vcpu vcpu, Bus& mmio, Bus& ports, ExitBox& exit)
-    : id_(id),
-      vcpu_(std::move(vcpu)),
-      mmio_(&mmio),
-      ports_(&ports),
-      exit_(&exit),
-      thread_([this] { Run(); }) {}
+    : id_(id), vcpu_(std::move(vcpu)), mmio_(&mmio), ports_(&ports), exit_(&exit), thread_([this] {
+        Run();
+      }) {}
 
 VcpuThread::~VcpuThread() {
   Stop();

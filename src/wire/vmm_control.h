@@ -33,8 +33,8 @@ struct DiskSpec {
 // Descriptors: kernel ELF, initramfs, then for each disk each layer bottom first, then the serial
 // log (append), then the exit record. Once per process.
 struct StartRequest {
-  uint32_t vcpus = 1;               // 1..32
-  uint64_t memory_bytes = 0;        // 64 MiB or more, multiple of 2 MiB
+  uint32_t vcpus = 1;         // 1..32
+  uint64_t memory_bytes = 0;  // 64 MiB or more, multiple of 2 MiB
   // At most 2048 bytes; the VMM puts before it what its machine needs (boot/command_line.h).
   std::string command_line;
   std::vector<DiskSpec> disks;      // at most 8

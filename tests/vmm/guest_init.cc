@@ -1,5 +1,6 @@
-// PID 1 of the guests that test the monitor itself: loads the modules that /modules/order names, says
-// hello on vsock, then does the one thing that `test=` on the kernel command line names and ends.
+// PID 1 of the guests that test the monitor itself: loads the modules that /modules/order names,
+// says hello on vsock, then does the one thing that `test=` on the kernel command line names and
+// ends.
 //
 //   poweroff reboot panic triple     ends the VM in that way
 //   disk                             reads /dev/vda, writes a pattern, reads it back, powers off
@@ -137,8 +138,7 @@ void TestDisk() {
   const bool is_read = fd >= 0 && ::pread(fd, got.data(), kBytes, 0) == kBytes;
   Say(std::string("disk first byte ") + (is_read ? std::to_string(got[0]) : "unreadable"));
   const bool is_written = fd >= 0 && ::pwrite(fd, written.data(), kBytes, 1 << 20) == kBytes &&
-                          ::fsync(fd) == 0 &&
-                          ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0 &&
+                          ::fsync(fd) == 0 && ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0 &&
                           ::pread(fd, got.data(), kBytes, 1 << 20) == kBytes && got == written;
   Say(is_written ? "disk ok" : "disk BAD");
 }
