@@ -78,7 +78,7 @@ tl::expected<void, Refusal> NoteField(Fields& fields, std::string_view name,
       return Refuse("more than one Transfer-Encoding");
     }
     if (!EqualsIgnoringCase(value, "chunked")) {
-      return Refuse("Transfer-Encoding is not \"chunked\"", 501);
+      return Refuse("Transfer-Encoding is not \"chunked\"");
     }
     fields.is_chunked = true;
   } else if (EqualsIgnoringCase(name, "Host")) {
