@@ -1,0 +1,46 @@
+// envd, the guest's HTTP surface (E2B.md 3): routing, access, and the services behind it. One per
+// agent; agent's main thread only, but for blocking file work in its pool.
+#pragma once
+
+#include <string_view>
+
+#include <boost/asio/thread_pool.hpp>
+
+#include "agent/cpu_usage.h"
+#include "agent/filesystem_service.h"
+#include "agent/process_service.h"
+#include "agent/process_table.h"
+#include "agent/settings.h"
+#include "http/server.h"
+
+namespace space::agent {
+
+// `Exchange::peer()` of connections that come from the host: only they reach internal paths.
+constexpr std::string_view kHostPeer = "host";
+
+class Envd {
+ public:
+  Envd(const asio::any_io_executor& executor, Settings settings);
+
+  ProcessTable& processes() { return processes_; }
+  // The handler for http::Server.
+  asio::awaitable<void> Serve(http::Exchange& exchange);
+  // Set by whoever runs the agent; called after POST /poweroff was answered.
+  std::function<void()> on_power_off;
+
+ private:
+  asio::awaitable<void> ServeInternal(http::Exchange& exchange, std::string_view path);
+  asio::awaitable<void> ServeInit(http::Exchange& exchange);
+  asio::awaitable<void> ServeRest(http::Exchange& exchange, const http::Target& target);
+  asio::awaitable<void> ServeFiles(http::Exchange& exchange, const http::Target& target);
+  asio::awaitable<void> ServeRpc(http::Exchange& exchange, const http::Target& target);
+
+  Settings settings_;
+  asio::thread_pool pool_{1};
+  ProcessTable processes_;
+  ProcessService process_service_;
+  FilesystemService filesystem_service_;
+  CpuUsage cpu_usage_;
+};
+
+}  // namespace space::agent

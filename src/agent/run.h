@@ -1,0 +1,30 @@
+// The agent as a running program: envd on its listeners, until it is told to stop.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/settings.h"
+#include "base/fd.h"
+
+namespace space::agent {
+
+struct ServeOptions {
+  std::vector<std::string> listen;  // "unix:/path", "tcp:127.0.0.1:49983"
+  Settings settings;
+};
+// envd without the duties of PID 1, for the emulated host and for tests. Adopts orphans of its
+// processes. Ends by SIGTERM or SIGINT, killing what it started.
+Result<void> RunServe(ServeOptions options);
+
+struct GuestListeners {
+  UniqueFd envd_vsock;
+  UniqueFd envd_tcp;
+  UniqueFd forward_vsock;
+};
+Result<GuestListeners> ListenInGuest();
+// PID 1 after booting. Returns when the guest is to be powered off.
+void RunGuest(GuestListeners listeners, Settings settings);
+
+}  // namespace space::agent
