@@ -216,22 +216,40 @@ Result<Settings> LoadSettings(const std::string& path) {
   return ParseSettings(std::move(text), chosen);
 }
 
-Result<std::string> InnerConfig(const Settings& settings) {
+namespace {
+
+Result<toml::table> TableForDaemon(const Settings& settings) {
   const toml::parse_result parsed = toml::parse(settings.text, settings.path);
   if (!parsed) {
     return Fail(ErrorCode::kInvalidArgument, "configuration cannot be read", settings.path);
   }
   toml::table table = parsed.table();
   table.erase("machine");
+  return table;
+}
+
+std::string TextOf(const toml::table& table) {
+  std::ostringstream out;
+  out << table << "\n";
+  return out.str();
+}
+
+}  // namespace
+
+Result<std::string> DaemonConfig(const Settings& settings) {
+  SPACE_TRY(const toml::table table, TableForDaemon(settings), "daemon");
+  return TextOf(table);
+}
+
+Result<std::string> InnerConfig(const Settings& settings) {
+  SPACE_TRY(toml::table table, TableForDaemon(settings), "daemon in the machine");
   table.insert_or_assign("data_dir", "/var/lib/space");
   table.insert_or_assign("run_dir", "/run/space");
   table.insert_or_assign("images_dir", "/opt/space-images");
   // QEMU forwards 127.0.0.1 of the host to this address; nothing else reaches it.
   table.insert_or_assign("listen", "10.0.2.15:3000");
   table.insert_or_assign("insecure_listen", true);
-  std::ostringstream out;
-  out << table << "\n";
-  return out.str();
+  return TextOf(table);
 }
 
 }  // namespace space::machine

@@ -45,6 +45,9 @@ Result<Settings> LoadSettings(const std::string& path);
 // The same from text, for tests.
 Result<Settings> ParseSettings(std::string text, const std::string& path);
 
+// The user's file without [machine], which the daemon does not know.
+Result<std::string> DaemonConfig(const Settings& settings);
+
 // The configuration of the daemon inside the machine: what the user's file says, but with the
 // machine's own folders and address.
 Result<std::string> InnerConfig(const Settings& settings);
