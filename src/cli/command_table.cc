@@ -124,7 +124,13 @@ Result<int> RunWords(const std::vector<std::string>& words) {
 
 const std::vector<Command>& Commands() {
   static const std::vector<Command> all = {
-      MachineStart(), MachineStop(), MachineStatus(), MachineRelay(), MachineConsole(),
+      Up(),          Down(),         Status(),         Env(),
+      Run(),         Create(),       Exec(),           Shell(),
+      Ls(),          Inspect(),      Kill(),           Cp(),
+      Logs(),        KeyCreate(),    KeyLs(),          KeyRevoke(),
+      Doctor(),      MachineStart(), MachineStop(),    MachineStatus(),
+      MachineExec(), MachineShell(), ConfigShow(),     Version(),
+      Completion(),  MachineRelay(), MachineConsole(),
   };
   return all;
 }

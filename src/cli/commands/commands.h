@@ -5,9 +5,31 @@
 
 namespace space::cli {
 
+Command Up();
+Command Down();
+Command Status();
+Command Env();
+Command Run();
+Command Create();
+Command Exec();
+Command Shell();
+Command Ls();
+Command Inspect();
+Command Kill();
+Command Cp();
+Command Logs();
+Command KeyCreate();
+Command KeyLs();
+Command KeyRevoke();
+Command Doctor();
 Command MachineStart();
 Command MachineStop();
 Command MachineStatus();
+Command MachineExec();
+Command MachineShell();
+Command ConfigShow();
+Command Version();
+Command Completion();
 Command MachineRelay();
 Command MachineConsole();
 

@@ -8,7 +8,7 @@
 namespace space::cli {
 namespace {
 
-Result<int> Run(const Invocation& invocation) {
+Result<int> RunThis(const Invocation& invocation) {
   if (invocation.arguments.words().size() != 1) {
     return Fail(ErrorCode::kInvalidArgument, "machine-console takes the path of the log");
   }
@@ -24,7 +24,7 @@ Command MachineConsole() {
           .summary = "Keep the emulated host's console in a bounded log (started by machine start)",
           .usage = "FILE",
           .examples = {"space machine-console FILE", "space machine-console FILE"},
-          .run = Run,
+          .run = RunThis,
           .is_hidden = true};
 }
 

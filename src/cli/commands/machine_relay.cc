@@ -6,7 +6,7 @@
 namespace space::cli {
 namespace {
 
-Result<int> Run(const Invocation&) {
+Result<int> RunThis(const Invocation&) {
   log::Configure("space-relay", log::Level::kInfo);
   SPACE_TRY_VOID(machine::RunRelay({}), "machine relay");
   return 0;
@@ -19,7 +19,7 @@ Command MachineRelay() {
           .summary = "Join the emulated host's channels to its agent (runs inside it)",
           .usage = "",
           .examples = {"space machine-relay", "space machine-relay"},
-          .run = Run,
+          .run = RunThis,
           .is_hidden = true};
 }
 

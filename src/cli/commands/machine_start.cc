@@ -7,7 +7,7 @@
 namespace space::cli {
 namespace {
 
-Result<int> Run(const Invocation& invocation) {
+Result<int> RunThis(const Invocation& invocation) {
   SPACE_TRY(const machine::Settings settings, invocation.Settings(), "machine start");
   machine::StartOptions options;
   options.programs = machine::ProgramFolder();
@@ -25,7 +25,7 @@ Command MachineStart() {
           .summary = "Start the emulated host (software emulation, for hosts without usable KVM)",
           .usage = "",
           .examples = {"space machine start", "space --config test.toml machine start"},
-          .run = Run};
+          .run = RunThis};
 }
 
 }  // namespace space::cli

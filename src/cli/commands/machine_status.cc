@@ -7,7 +7,7 @@
 namespace space::cli {
 namespace {
 
-Result<int> Run(const Invocation& invocation) {
+Result<int> RunThis(const Invocation& invocation) {
   SPACE_TRY(const machine::Settings settings, invocation.Settings(), "machine status");
   const auto running = machine::Running(settings);
   const machine::Layout layout(settings);
@@ -41,7 +41,7 @@ Command MachineStatus() {
           .usage = "[--json]",
           .options = {{"json", 0, "", "print one JSON object"}},
           .examples = {"space machine status", "space machine status --json"},
-          .run = Run};
+          .run = RunThis};
 }
 
 }  // namespace space::cli

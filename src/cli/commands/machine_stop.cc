@@ -4,7 +4,7 @@
 namespace space::cli {
 namespace {
 
-Result<int> Run(const Invocation& invocation) {
+Result<int> RunThis(const Invocation& invocation) {
   SPACE_TRY(const machine::Settings settings, invocation.Settings(), "machine stop");
   SPACE_TRY(const machine::StopWay way, machine::Stop(settings), "machine stop");
   switch (way) {
@@ -31,7 +31,7 @@ Command MachineStop() {
           .summary = "Stop the emulated host and every sandbox in it",
           .usage = "",
           .examples = {"space machine stop", "space machine stop && space machine start"},
-          .run = Run};
+          .run = RunThis};
 }
 
 }  // namespace space::cli

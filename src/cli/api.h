@@ -1,0 +1,70 @@
+// Client of the daemon's HTTP API, as coroutines on one thread. Each call has a connection of its
+// own.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <boost/json/object.hpp>
+#include <boost/json/value.hpp>
+
+#include "cli/envd.h"
+#include "http/client.h"
+#include "machine/settings.h"
+
+namespace space::cli {
+
+struct Endpoint {
+  std::string host = "127.0.0.1";
+  uint16_t port = 3000;
+  std::string key;  // empty: none known
+
+  std::string url() const { return "http://" + authority(); }
+  std::string authority() const;
+};
+
+// The daemon that this configuration means, with the key to use. SPACE_API_URL names another one.
+Result<Endpoint> FindEndpoint(const machine::Settings& settings);
+
+class Api {
+ public:
+  explicit Api(Endpoint endpoint) : endpoint_(std::move(endpoint)) {}
+  const Endpoint& endpoint() const { return endpoint_; }
+
+  // True when something answers GET /health as the daemon does.
+  asio::awaitable<bool> IsUp(int limit_ms);
+  // Any answer with a status of success. Errors carry the server's message and the code of its
+  // status; kUnavailable when nobody answers.
+  asio::awaitable<Result<http::SimpleResponse>> Ask(std::string method, std::string target,
+                                                    std::optional<boost::json::value> body,
+                                                    int limit_ms = 30'000);
+  // The same with the answer parsed; an empty one is null.
+  asio::awaitable<Result<boost::json::value>> Call(std::string method, std::string target,
+                                                   std::optional<boost::json::value> body,
+                                                   int limit_ms = 30'000);
+
+  asio::awaitable<Result<boost::json::object>> CreateSandbox(boost::json::object body);
+  // What E2B calls SandboxDetail, with the envd token; not for dead ones.
+  asio::awaitable<Result<boost::json::object>> Sandbox(std::string id);
+  // Our own view of it: dead ones too, with pid and reason.
+  asio::awaitable<Result<boost::json::object>> Inspect(std::string id);
+  asio::awaitable<Result<std::vector<boost::json::object>>> List(bool with_dead);
+  asio::awaitable<Result<void>> Kill(std::string id);
+  // The time to live from now; may shorten it.
+  asio::awaitable<Result<void>> SetTimeout(std::string id, int64_t seconds);
+  // Only ever extends.
+  asio::awaitable<Result<void>> Refresh(std::string id, int64_t seconds);
+
+  // The agent of a sandbox, from CreateSandbox's or Sandbox's answer.
+  std::shared_ptr<EnvdTarget> TargetOf(const boost::json::object& sandbox) const;
+
+ private:
+  Endpoint endpoint_;
+};
+
+// A member as text; "" when it is absent or of another type. Numbers become their digits.
+std::string JsonText(const boost::json::object& object, std::string_view key);
+int64_t JsonNumber(const boost::json::object& object, std::string_view key);
+
+}  // namespace space::cli
