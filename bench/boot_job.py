@@ -5,7 +5,6 @@ space-vmm: of the driver that starts it) to the arrival of the hello at the host
 import os
 import pathlib
 import socket
-import statistics
 import subprocess
 import sys
 import time
@@ -65,7 +64,7 @@ def main():
         for name, boot in (("space-vmm", ours), ("QEMU microvm", qemu))[::1 if pair % 2 == 0 else -1]:
             times[name].append(boot())
             print(f"pair {pair + 1} {name}: {times[name][-1]:.0f} ms")
-    medians = {name: statistics.median(values) for name, values in times.items()}
+    medians = {name: sorted(values)[len(values) // 2] for name, values in times.items()}
     ratio = medians["space-vmm"] / medians["QEMU microvm"]
     for name, values in times.items():
         print(f"{name}: median {medians[name]:.0f} ms, from {min(values):.0f} to {max(values):.0f}")
