@@ -20,6 +20,7 @@ template <class T>
 Result<T> RunTask(asio::io_context& io, asio::awaitable<Result<T>> work) {
   std::optional<Result<T>> outcome;
   std::exception_ptr thrown;
+  io.restart();  // an earlier task has left the context stopped
   asio::co_spawn(io, std::move(work), [&](std::exception_ptr problem, Result<T> result) {
     thrown = problem;
     outcome = std::move(result);
