@@ -72,7 +72,9 @@ std::string_view ErrorCodeName(ErrorCode code) {
 }
 
 Error Error::While(std::string_view doing) && {
-  message_.insert(0, ": ").insert(0, doing);
+  if (!doing.empty()) {
+    message_.insert(0, ": ").insert(0, doing);
+  }
   return std::move(*this);
 }
 

@@ -39,7 +39,8 @@ class [[nodiscard]] Error {
   // The trail: outermost step first, then what failed.
   const std::string& message() const { return message_; }
 
-  // The same error seen from one step further out: "start sandbox: open kernel: ...".
+  // The same error seen from one step further out: "start sandbox: open kernel: ...". An empty step
+  // adds nothing: for functions whose errors go to a client word for word.
   Error While(std::string_view doing) &&;
   Error WithErrno(int number) &&;
 
