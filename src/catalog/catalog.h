@@ -1,0 +1,37 @@
+// The catalog of one node: what must survive a restart of spaced. One file, one thread.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "catalog/database.h"
+#include "catalog/key_store.h"
+#include "catalog/sandbox_store.h"
+#include "catalog/template_store.h"
+
+namespace space {
+
+class Catalog {
+ public:
+  // Opens or makes the file and brings its tables up to date.
+  static Result<std::unique_ptr<Catalog>> Open(const std::string& path);
+
+  KeyStore& keys() { return keys_; }
+  SandboxStore& sandboxes() { return sandboxes_; }
+  TemplateStore& templates() { return templates_; }
+
+ private:
+  explicit Catalog(std::unique_ptr<Database> database)
+      : database_(std::move(database)),
+        keys_(*database_),
+        sandboxes_(*database_),
+        templates_(*database_) {}
+
+  std::unique_ptr<Database> database_;
+  KeyStore keys_;
+  SandboxStore sandboxes_;
+  TemplateStore templates_;
+};
+
+}  // namespace space

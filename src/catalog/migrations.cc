@@ -1,0 +1,111 @@
+#include "catalog/migrations.h"
+
+#include <array>
+#include <string>
+
+namespace space {
+namespace {
+
+// Times are microseconds since 1970 in UTC. Maps of strings are JSON objects.
+constexpr std::array<const char*, 1> kSteps = {R"sql(
+CREATE TABLE teams (
+  id TEXT PRIMARY KEY,
+  name TEXT NOT NULL UNIQUE,
+  created_at INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE api_keys (
+  id TEXT PRIMARY KEY,
+  team_id TEXT NOT NULL REFERENCES teams(id),
+  name TEXT NOT NULL,
+  hash TEXT NOT NULL,
+  scope TEXT NOT NULL,
+  created_at INTEGER NOT NULL,
+  last_used_at INTEGER,
+  revoked_at INTEGER
+) STRICT;
+
+CREATE TABLE templates (
+  id TEXT PRIMARY KEY,
+  name TEXT NOT NULL UNIQUE,
+  vcpus INTEGER NOT NULL,
+  memory_mib INTEGER NOT NULL,
+  disk_mib INTEGER NOT NULL,
+  image_path TEXT NOT NULL,
+  image_digest TEXT NOT NULL,
+  created_at INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE sandboxes (
+  id TEXT PRIMARY KEY,
+  team_id TEXT NOT NULL REFERENCES teams(id),
+  template_id TEXT NOT NULL,
+  alias TEXT NOT NULL,
+  state TEXT NOT NULL,
+  vcpus INTEGER NOT NULL,
+  memory_mib INTEGER NOT NULL,
+  disk_mib INTEGER NOT NULL,
+  created_at INTEGER NOT NULL,
+  started_at INTEGER NOT NULL,
+  end_at INTEGER NOT NULL,
+  ended_at INTEGER,
+  timeout_seconds INTEGER NOT NULL,
+  metadata TEXT NOT NULL,
+  network TEXT NOT NULL,
+  allow_internet INTEGER,
+  envd_version TEXT NOT NULL,
+  envd_token TEXT NOT NULL,
+  traffic_token TEXT NOT NULL,
+  kernel_release TEXT NOT NULL,
+  agent_version TEXT NOT NULL,
+  vmm_pid INTEGER NOT NULL,
+  vmm_start_ticks INTEGER NOT NULL,
+  launch_us INTEGER NOT NULL,
+  hello_us INTEGER NOT NULL,
+  ready_us INTEGER NOT NULL,
+  death_reason TEXT NOT NULL,
+  death_detail TEXT NOT NULL,
+  last_serial_log TEXT NOT NULL,
+  last_vmm_log TEXT NOT NULL
+) STRICT;
+CREATE INDEX sandboxes_by_state ON sandboxes(state, started_at, id);
+CREATE INDEX sandboxes_by_team ON sandboxes(team_id, started_at, id);
+)sql"};
+
+}  // namespace
+
+int NewestSchemaVersion() { return static_cast<int>(kSteps.size()); }
+
+Result<void> Migrate(Database& database) {
+  SPACE_TRY_VOID(
+      database.Execute("CREATE TABLE IF NOT EXISTS migrations ("
+                       "version INTEGER PRIMARY KEY, applied_at INTEGER NOT NULL) STRICT"),
+      "migrate catalog");
+  int64_t version = 0;
+  {
+    SPACE_TRY(Statement statement,
+              database.Prepare("SELECT coalesce(max(version), 0) FROM migrations"),
+              "migrate catalog");
+    SPACE_TRY([[maybe_unused]] const bool has_row, statement.Step(), "migrate catalog");
+    version = statement.Number(0);
+  }
+  if (version > NewestSchemaVersion()) {
+    return Fail(ErrorCode::kUnimplemented,
+                "catalog was written by a newer version of spaced (schema " +
+                    std::to_string(version) + ", this one knows " +
+                    std::to_string(NewestSchemaVersion()) + ")");
+  }
+  for (int64_t next = version + 1; next <= NewestSchemaVersion(); ++next) {
+    SPACE_TRY(Transaction transaction, Transaction::Begin(database, Durability::kDurable),
+              "migrate catalog");
+    SPACE_TRY_VOID(database.Execute(kSteps[static_cast<size_t>(next - 1)]),
+                   "migrate catalog to schema " + std::to_string(next));
+    SPACE_TRY_VOID(database.Execute("INSERT INTO migrations VALUES (" + std::to_string(next) +
+                                    ", unixepoch() * 1000000)"),
+                   "migrate catalog");
+    SPACE_TRY_VOID(transaction.Commit(), "migrate catalog");
+  }
+  return {};
+}
+
+}  // namespace space
