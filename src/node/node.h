@@ -1,0 +1,121 @@
+// The life cycle of sandboxes on this machine: create, kill, expire, notice death, adopt after a
+// restart. Sandboxes outlive it: destroying a Node ends no VM. One io_context thread.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+
+#include "base/result.h"
+#include "catalog/catalog.h"
+#include "node/config.h"
+#include "node/launcher.h"
+#include "node/sandbox.h"
+#include "node/sandbox_size.h"
+
+namespace space {
+
+struct CreateSpec {
+  std::string team_id;
+  std::string template_reference;  // as ParseTemplateReference reads it
+  AskedSize size;
+  int64_t timeout_seconds = 300;
+  TextMap metadata;
+  TextMap environment;
+  bool is_secure = true;  // envd wants a token
+  bool is_public = true;  // false: the proxy wants a token for ports other than envd's
+  std::string network;    // JSON, kept for info; empty: none given
+  std::optional<bool> allow_internet;
+};
+
+struct SandboxLogs {
+  std::string serial;
+  std::string vmm;
+};
+
+class Node {
+ public:
+  // All three outlive the node.
+  Node(asio::any_io_executor executor, const Config& config, Catalog& catalog, Launcher& launcher);
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+  Node(Node&&) = delete;
+  Node& operator=(Node&&) = delete;
+  ~Node() = default;
+
+  // Registers the base template, takes over what still runs, buries what does not, removes what
+  // nobody owns. Once, before anything else.
+  asio::awaitable<Result<void>> Start();
+
+  // Answers when the agent has its settings.
+  //   errors: kInvalidArgument naming the field, kNotFound for the template or an image,
+  //   kExhausted, kTimeout without hello, kInternal when the VM ended before; nothing is left then
+  asio::awaitable<Result<SandboxRecord>> Create(CreateSpec spec);
+  // Answers when process and files are gone. kNotFound when it was not there, or is being ended.
+  asio::awaitable<Result<void>> Kill(std::string team_id, std::string id);
+  asio::awaitable<void> KillAll();
+
+  // The end is now + seconds. 0 ends it now.
+  Result<SandboxRecord> SetTimeout(const std::string& team_id, std::string_view id,
+                                   int64_t seconds);
+  // The same, but never earlier than it was.
+  Result<SandboxRecord> ExtendTimeout(const std::string& team_id, std::string_view id,
+                                      int64_t seconds);
+  // A running one of the team. kNotFound in the words of E2B.md 2.1.
+  Result<SandboxRecord> FindRunning(const std::string& team_id, std::string_view id);
+  // In any state, the dead included.
+  Result<SandboxRecord> FindAny(const std::string& team_id, std::string_view id);
+  Result<SandboxLogs> Logs(const std::string& team_id, std::string_view id);
+  // For the proxy; null unless it runs.
+  std::shared_ptr<Sandbox> FindUsable(std::string_view id);
+
+  Catalog& catalog() { return catalog_; }
+  const Config& config() const { return config_; }
+  size_t live_count() const { return live_.size(); }
+  static Micros Now();
+
+ private:
+  using SandboxPointer = std::shared_ptr<Sandbox>;
+
+  // node.cc
+  Result<SandboxPointer> FindLive(const std::string& team_id, std::string_view id);
+  Result<SandboxRecord> SetEnd(const SandboxPointer& sandbox, Micros end_at);
+  // create.cc
+  Result<SandboxRecord> MakeRecord(const CreateSpec& spec, std::string& base_image);
+  asio::awaitable<Result<void>> Boot(SandboxPointer sandbox, std::string base_image,
+                                     TextMap environment);
+  Result<void> LaunchProcess(const SandboxPointer& sandbox);
+  asio::awaitable<Result<void>> WaitForHello(SandboxPointer sandbox);
+  asio::awaitable<Result<void>> PostInit(SandboxPointer sandbox, TextMap environment);
+  // life.cc
+  asio::awaitable<Result<void>> End(SandboxPointer sandbox, std::string reason);
+  asio::awaitable<void> WatchProcess(SandboxPointer sandbox);
+  asio::awaitable<void> WatchClock(SandboxPointer sandbox);
+  void Bury(const SandboxPointer& sandbox);
+  asio::awaitable<void> ForgetDeadLoop();
+  // adopt.cc
+  asio::awaitable<void> Adopt(SandboxRecord record);
+  asio::awaitable<Result<void>> TakeOver(SandboxPointer sandbox);
+  asio::awaitable<void> RemoveLeftovers();
+
+  asio::any_io_executor executor_;
+  const Config& config_;
+  Catalog& catalog_;
+  Launcher& launcher_;
+  std::map<std::string, SandboxPointer, std::less<>> live_;
+};
+
+// Waits until `is_done` or the limit; false at the limit. Event and function are
+// the caller's, and outlive the call.
+asio::awaitable<bool> WaitUntil(http::Event& event, const std::function<bool()>& is_done,
+                                std::chrono::milliseconds limit);
+
+}  // namespace space

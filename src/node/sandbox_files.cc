@@ -1,0 +1,91 @@
+#include "node/sandbox_files.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "layer/sparse_layer.h"
+
+namespace space {
+
+SandboxFiles::SandboxFiles(const std::string& data_dir, const std::string& sandbox_id)
+    : folder_(Root(data_dir) + "/" + sandbox_id) {}
+
+Result<void> SandboxFiles::Create(uint64_t disk_bytes) const {
+  if (::mkdir(folder_.c_str(), 0700) != 0) {
+    return FailErrno("make folder", folder_);
+  }
+  SPACE_TRY(const UniqueFd top, CreateExclusive(top_layer()), "make disk");
+  SPACE_TRY_VOID(CreateSparseLayer(top.get(), disk_bytes), "make disk " + top_layer());
+  for (const std::string& path : {serial_log(), vmm_log(), exit_record()}) {
+    SPACE_TRY(const UniqueFd file, CreateExclusive(path), "make sandbox's files");
+  }
+  return {};
+}
+
+Result<void> SandboxFiles::Remove() const {
+  std::error_code error;
+  std::filesystem::remove_all(folder_, error);
+  if (error) {
+    return Fail(ErrorCode::kIo, "remove " + folder_ + ": " + error.message());
+  }
+  return {};
+}
+
+Result<std::vector<std::string>> SandboxFiles::Existing(const std::string& data_dir) {
+  std::vector<std::string> ids;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(Root(data_dir), error)) {
+    ids.push_back(entry.path().filename().string());
+  }
+  if (error) {
+    return Fail(ErrorCode::kIo, "list " + Root(data_dir) + ": " + error.message());
+  }
+  return ids;
+}
+
+Result<UniqueFd> OpenAppend(const std::string& path) {
+  UniqueFd fd(::open(path.c_str(), O_RDWR | O_APPEND | O_CLOEXEC));
+  if (!fd.valid()) {
+    return FailErrno("open", path);
+  }
+  return fd;
+}
+
+std::string ReadTail(const std::string& path, size_t limit) {
+  const auto fd = OpenReadOnly(path);
+  if (!fd) {
+    return {};
+  }
+  const auto size = FileSize(fd->get());
+  if (!size) {
+    return {};
+  }
+  const uint64_t start = *size > limit ? *size - limit : 0;
+  std::string text(static_cast<size_t>(*size - start), '\0');
+  if (!PreadFull(fd->get(), std::as_writable_bytes(std::span(text)), start)) {
+    return {};  // trimmed under our hands
+  }
+  const size_t line_end = text.find('\n');
+  return start != 0 && line_end != std::string::npos ? text.substr(line_end + 1) : text;
+}
+
+void TrimLog(const std::string& path, size_t limit) {
+  const auto fd = OpenAppend(path);
+  if (!fd) {
+    return;
+  }
+  const auto size = FileSize(fd->get());
+  if (!size || *size <= limit) {
+    return;
+  }
+  const std::string tail = ReadTail(path, limit / 2);
+  // The writer appends, so it goes on after what we write back; what it wrote in between is lost.
+  if (::ftruncate(fd->get(), 0) == 0) {
+    [[maybe_unused]] const auto written = WriteFull(fd->get(), tail);
+  }
+}
+
+}  // namespace space
