@@ -1,0 +1,76 @@
+#include <unistd.h>
+
+#include <array>
+
+#include "api/api.h"
+#include "api/operations.h"
+#include "node/time_text.h"
+
+namespace space {
+namespace {
+
+std::string HostName() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) {
+    return {};
+  }
+  return name.data();
+}
+
+}  // namespace
+
+OperationResult GetHealth(Api&, ApiRequest) {
+  ApiResponse response;
+  response.content_type = "text/plain; charset=utf-8";
+  response.body = "Health check successful";
+  co_return response;
+}
+
+OperationResult GetStatus(Api& api, ApiRequest request) {
+  const Config& config = api.config();
+  SPACE_CO_TRY(const HostUse use, ReadHostUse(config.data_dir), "status");
+  SPACE_CO_TRY(const int64_t running,
+               api.sandboxes().Count(request.team_id, SandboxState::kRunning), "status");
+  SPACE_CO_TRY(const int64_t creating,
+               api.sandboxes().Count(request.team_id, SandboxState::kCreating), "status");
+  json::object body;
+  body["version"] = kSpaceVersion;
+  body["startedAt"] = FormatTime(api.started_at());
+  body["pid"] = ::getpid();
+  body["host"] = {{"name", HostName()},
+                  {"memoryBytes", use.memory_bytes},
+                  {"availableMemoryBytes", use.available_memory_bytes},
+                  {"freeDiskBytes", use.free_disk_bytes}};
+  // Whether KVM is any good is found out by `space doctor`; here only whether it can be opened.
+  body["kvm"] = {{"path", config.kvm_path},
+                 {"accessible", ::access(config.kvm_path.c_str(), R_OK | W_OK) == 0}};
+  body["sandboxes"] = {{"running", running},
+                       {"creating", creating},
+                       {"liveOnNode", api.node().live_count()},
+                       {"limit", config.max_sandboxes}};
+  body["network"] = "none";
+  co_return JsonResponse(200, json::serialize(body));
+}
+
+OperationResult GetConfig(Api& api, ApiRequest) {
+  ApiResponse response;
+  response.content_type = "application/toml";
+  response.body = PrintConfig(api.config());
+  co_return response;
+}
+
+OperationResult Shutdown(Api& api, ApiRequest request) {
+  const auto kill = request.target.Query("kill").value_or("false");
+  if (kill != "true" && kill != "false") {
+    co_return Fail(ErrorCode::kInvalidArgument, "kill must be true or false, not", kill);
+  }
+  if (kill == "true") {
+    co_await api.node().KillAll();
+  }
+  api.RequestShutdown();
+  json::object body;
+  body["liveOnNode"] = api.node().live_count();
+  co_return JsonResponse(200, json::serialize(body));
+}
+
+}  // namespace space

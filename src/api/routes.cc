@@ -1,0 +1,41 @@
+// The table of operations. A new one: its row here, its function in operations.h and an op_*.cc,
+// its entry in api/openapi.yaml (a test compares the two).
+#include <array>
+
+#include "api/operations.h"
+
+namespace space {
+namespace {
+
+constexpr std::array<Route, 22> kRoutes = {{
+    {"GET", "/health", std::nullopt, GetHealth},
+
+    {"POST", "/sandboxes", Scope::kUse, CreateSandboxV1},
+    {"POST", "/v2/sandboxes", Scope::kUse, CreateSandboxV2},
+    {"GET", "/sandboxes", Scope::kUse, ListSandboxesV1},
+    {"GET", "/v2/sandboxes", Scope::kUse, ListSandboxesV2},
+    {"GET", "/sandboxes/{sandboxID}", Scope::kUse, GetSandbox},
+    {"DELETE", "/sandboxes/{sandboxID}", Scope::kUse, KillSandbox},
+    {"POST", "/sandboxes/{sandboxID}/timeout", Scope::kUse, SetSandboxTimeout},
+    {"POST", "/sandboxes/{sandboxID}/refreshes", Scope::kUse, RefreshSandbox},
+    {"POST", "/sandboxes/{sandboxID}/connect", Scope::kUse, ConnectSandbox},
+    {"POST", "/v2/sandboxes/{sandboxID}/connect", Scope::kUse, ConnectSandbox},
+
+    {"POST", "/space/v1/sandboxes", Scope::kUse, CreateSandboxNative},
+    {"GET", "/space/v1/sandboxes", Scope::kUse, ListSandboxesNative},
+    {"GET", "/space/v1/sandboxes/{sandboxID}", Scope::kUse, GetSandboxNative},
+    {"DELETE", "/space/v1/sandboxes/{sandboxID}", Scope::kUse, KillSandbox},
+    {"GET", "/space/v1/sandboxes/{sandboxID}/logs", Scope::kUse, GetSandboxLogs},
+    {"POST", "/space/v1/keys", Scope::kAdmin, CreateKey},
+    {"GET", "/space/v1/keys", Scope::kAdmin, ListKeys},
+    {"DELETE", "/space/v1/keys/{keyID}", Scope::kAdmin, RevokeKey},
+    {"GET", "/space/v1/status", Scope::kUse, GetStatus},
+    {"GET", "/space/v1/config", Scope::kAdmin, GetConfig},
+    {"POST", "/space/v1/shutdown", Scope::kAdmin, Shutdown},
+}};
+
+}  // namespace
+
+std::span<const Route> Routes() { return kRoutes; }
+
+}  // namespace space
