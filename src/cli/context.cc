@@ -35,7 +35,8 @@ asio::awaitable<Result<std::shared_ptr<EnvdTarget>>> FindTarget(Api api, std::st
   if (sandbox.error().code() != ErrorCode::kNotFound) {
     co_return Fail(std::move(sandbox).error().While("sandbox " + id));
   }
-  std::string message = co_await DescribeCut(api, id, sandbox.error().message());
+  std::string fallback = "sandbox " + id + ": " + sandbox.error().message();
+  std::string message = co_await DescribeCut(api, id, std::move(fallback));
   co_return Fail(ErrorCode::kNotFound, std::move(message));
 }
 

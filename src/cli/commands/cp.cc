@@ -23,8 +23,13 @@ asio::awaitable<Result<int>> Copy(Context& context, CopyPlace from, CopyPlace to
     target = *found;
   }
   FilePlace place{from.sandbox.empty() ? to.path : from.path, std::move(user)};
-  const auto done = from.sandbox.empty() ? co_await CopyIn(target, from.path, std::move(place))
-                                         : co_await CopyOut(target, std::move(place), to.path);
+  // Not as one conditional expression: GCC 12 mislays temporaries of a co_await inside it.
+  Result<void> done;
+  if (from.sandbox.empty()) {
+    done = co_await CopyIn(target, from.path, std::move(place));
+  } else {
+    done = co_await CopyOut(target, std::move(place), to.path);
+  }
   if (!done) {
     co_return Fail(done.error());
   }
