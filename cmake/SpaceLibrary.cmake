@@ -4,10 +4,12 @@
 find_package(GTest REQUIRED)
 find_package(Threads REQUIRED)
 
+# Paths relative to the source folder, so that another clone finds what this one compiled.
 find_program(SPACE_CCACHE ccache)
 if(SPACE_CCACHE)
-  set(CMAKE_C_COMPILER_LAUNCHER ${SPACE_CCACHE})
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${SPACE_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}
+                                  CCACHE_NOHASHDIR=1 ${SPACE_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
 endif()
 
 # Warnings and sanitizers: linked PRIVATE by everything of ours, so that no user inherits them.
