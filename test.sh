@@ -86,7 +86,7 @@ count() {
 
 packages() {
   local missing
-  missing=$(tools/missing-packages deploy/packages/build.txt deploy/packages/test.txt)
+  missing=$(tools/missing-packages deploy/packages/*.txt)
   [ -z "$missing" ] && return 0
   apt-get update
   # shellcheck disable=SC2086  # a list of words
