@@ -44,7 +44,7 @@ int Complain(const std::string& message) {
   pid1::FinishSetup(*guest);
   Settings settings;
   settings.is_guest = true;
-  RunGuest(*std::move(listeners), std::move(settings));
+  RunGuest(*std::move(listeners), std::move(settings), [] { pid1::PowerOff(); });
   pid1::PowerOff();
 }
 

@@ -106,7 +106,7 @@ Result<GuestListeners> ListenInGuest() {
   return listeners;
 }
 
-void RunGuest(GuestListeners listeners, Settings settings) {
+void RunGuest(GuestListeners listeners, Settings settings, const std::function<void()>& power_off) {
   Agent agent(std::move(settings));
   for (auto& served : {agent.ServeHost(std::move(listeners.envd_vsock)),
                        agent.ServeForwards(std::move(listeners.forward_vsock)),
@@ -117,6 +117,7 @@ void RunGuest(GuestListeners listeners, Settings settings) {
   }
   // busybox's and sysvinit's ways to ask PID 1 for a power-off, and Ctrl-Alt-Del.
   agent.Run({SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGPWR});
+  power_off();
 }
 
 }  // namespace space::agent

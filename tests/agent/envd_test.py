@@ -281,7 +281,7 @@ class ProcessTest(WithAgent):
 
     def test_terminal_size_resize_and_interrupt(self):
         stream = self.envd.start("/bin/sh", "-i", pty={"size": {"cols": 91, "rows": 33}},
-                                 envs={"PS1": "", "TERM": "dumb"})
+                                 envs={"PS1": "prompt>", "TERM": "dumb"})
         events = iter(stream)
         pid = next(events)["start"]["pid"]
         text = b""
@@ -302,6 +302,7 @@ class ProcessTest(WithAgent):
         self.envd.send_input(pid, b"echo rea''dy; sleep 1000\n", "pty")
         expect(b"ready")
         self.envd.send_input(pid, b"\x03", "pty")
+        expect(b"prompt>")  # a shell drops what it had read before the interrupt
         self.envd.send_input(pid, b"echo aft''er; exit 5\n", "pty")
         expect(b"after")
         ends = [event["end"] for event in events if "end" in event]

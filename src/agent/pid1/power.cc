@@ -15,11 +15,9 @@
 namespace space::agent::pid1 {
 namespace {
 
-void Print(const char* path, const std::string& line) {
+bool Print(const char* path, const std::string& line) {
   const UniqueFd fd(open(path, O_WRONLY | O_NOCTTY | O_CLOEXEC));
-  if (fd.valid()) {
-    (void)WriteFull(fd.get(), line);
-  }
+  return fd.valid() && WriteFull(fd.get(), line).has_value();
 }
 
 // Reaps until no child is left or the time is over.
@@ -54,8 +52,9 @@ void PowerOff() {
 void Die(const Error& why) {
   const std::string line = "space-agent: cannot start the guest: " + why.message() + "\n";
   Print("/dev/kmsg", line);
-  Print("/dev/console", line);
-  (void)WriteFull(2, line);
+  if (!Print("/dev/console", line)) {
+    (void)WriteFull(2, line);  // before /dev was there
+  }
   sync();
   std::_Exit(1);  // PID 1's end is a kernel panic
 }
