@@ -19,8 +19,10 @@ class Input {
   T Take() {
     T value{};
     const size_t size = std::min(sizeof(T), rest_.size());
-    std::memcpy(&value, rest_.data(), size);
-    rest_ = rest_.subspan(size);
+    if (size > 0) {  // an empty input may have no address
+      std::memcpy(&value, rest_.data(), size);
+      rest_ = rest_.subspan(size);
+    }
     return value;
   }
   std::span<const std::byte> TakeBytes(size_t limit) {
