@@ -219,6 +219,20 @@ bool HasEnded(int pidfd, milliseconds limit) {
   return ::poll(&entry, 1, static_cast<int>(limit.count())) > 0;
 }
 
+// One QEMU, up and answering; none is left running otherwise.
+Result<RunState> BootOnce(const Settings& settings, const Layout& layout, const QemuPlan& plan,
+                          const StartOptions& options) {
+  SPACE_TRY(ChildProcess qemu, SpawnQemu(settings, layout, plan, options), "boot");
+  RunState state{qemu.pid(), 0, plan.host_port, plan.memory_bytes, plan.cpus};
+  if (const auto ticks = StartTicksOf(qemu.pid())) {
+    state.start_ticks = *ticks;
+    SPACE_TRY_VOID(SaveRunState(layout.state(), state), "boot");
+  }
+  SPACE_TRY_VOID(AwaitAnswer(qemu, layout, options), "boot");
+  (void)std::move(qemu).Detach();
+  return state;
+}
+
 }  // namespace
 
 uint64_t DefaultMemory(uint64_t host_memory_bytes) {
@@ -282,17 +296,17 @@ Result<RunState> Start(const Settings& settings, const StartOptions& options) {
   RemoveSockets(layout);
   options.progress("starting the emulated host (" + FormatSize(plan.memory_bytes) + ", " +
                    std::to_string(plan.cpus) + " CPUs)");
-  SPACE_TRY(ChildProcess qemu, SpawnQemu(settings, layout, plan, options), "start machine");
-  RunState state{qemu.pid(), 0, plan.host_port, plan.memory_bytes, plan.cpus};
-  if (const auto ticks = StartTicksOf(qemu.pid())) {
-    state.start_ticks = *ticks;
-    SPACE_TRY_VOID(SaveRunState(layout.state(), state), "start machine");
+  auto state = BootOnce(settings, layout, plan, options);
+  if (!state && state.error().code() == ErrorCode::kTimeout) {
+    // Seen once in some twenty boots on busy hosts: the emulated processors spin for ever.
+    options.progress("the emulated host did not come up, once more");
+    RemoveSockets(layout);
+    state = BootOnce(settings, layout, plan, options);
   }
-  if (auto up = AwaitAnswer(qemu, layout, options); !up) {
+  if (!state) {
     (void)::unlink(layout.state().c_str());
-    return Fail(std::move(up).error().While("start machine"));
+    return Fail(std::move(state).error().While("start machine"));
   }
-  (void)std::move(qemu).Detach();
   return state;
 }
 
