@@ -44,7 +44,7 @@ std::vector<OptionSpec> ProcessOptions() {
           {"tty", 't', "", "give the command a terminal"},
           {"env", 'e', "NAME=VALUE", "set a variable; NAME alone takes ours (repeatable)"},
           {"env-file", 0, "FILE", "read variables from a file, one a line (repeatable)"},
-          {"workdir", 'w', "DIR", "directory in the sandbox (default: the user's home)"},
+          {"workdir", 'w', "DIR", "directory in the sandbox (default: the template's)"},
           {"user", 'u', "NAME", "user in the sandbox (default: root)"},
           {"detach", 'd', "", "leave the command running and return"}};
 }
