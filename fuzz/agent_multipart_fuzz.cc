@@ -1,4 +1,5 @@
-// Multipart bodies: the size of the chunks must not change what comes out. The first byte chooses it.
+// Multipart bodies: the size of the chunks must not change what comes out. The first byte chooses
+// it.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -86,8 +86,7 @@ Coding ChooseCoding(std::optional<std::string_view> accept_encoding) {
     const bool is_refused = IsRefused(item);
     if (http::EqualsIgnoringCase(name, "identity")) {
       identity = !is_refused;
-    } else if (http::EqualsIgnoringCase(name, "gzip") ||
-               http::EqualsIgnoringCase(name, "x-gzip")) {
+    } else if (http::EqualsIgnoringCase(name, "gzip") || http::EqualsIgnoringCase(name, "x-gzip")) {
       gzip = gzip || !is_refused;
     } else if (name == "*") {
       any_refused = any_refused || is_refused;

@@ -6,8 +6,8 @@
 #include "agent/base64.h"
 #include "agent/codec.h"
 #include "agent/entry.h"
-#include "agent/environment.h"
 #include "agent/envelope.h"
+#include "agent/environment.h"
 #include "agent/gzip.h"
 #include "agent/metadata.h"
 #include "agent/multipart.h"
@@ -22,8 +22,9 @@ namespace {
 const User kUser{.name = "user", .uid = 1000, .gid = 1000, .home = "/home/user", .groups = {}};
 
 TEST(Users, Find_GivesIdsHomeAndSupplementaryGroups) {
-  const UserDatabase users("root:x:0:0:root:/root:/bin/bash\nuser:x:1000:1001::/home/user:/bin/sh\n",
-                           "user:x:1001:\nsudo:x:27:other,user\nadm:x:4:root\n");
+  const UserDatabase users(
+      "root:x:0:0:root:/root:/bin/bash\nuser:x:1000:1001::/home/user:/bin/sh\n",
+      "user:x:1001:\nsudo:x:27:other,user\nadm:x:4:root\n");
   const auto user = users.Find("user");
   ASSERT_TRUE(user.has_value());
   EXPECT_EQ(user->uid, 1000U);
@@ -102,21 +103,23 @@ TEST(Environment, Compose_RefusesBrokenNames) {
 }
 
 TEST(Environment, ParseFile_TakesQuotesExportsAndComments) {
-  const auto parsed = ParseEnvironmentFile("# c\nexport A=1\nB=\"two words\"\n=x\nnonsense\nTZ=UTC");
+  const auto parsed =
+      ParseEnvironmentFile("# c\nexport A=1\nB=\"two words\"\n=x\nnonsense\nTZ=UTC");
   EXPECT_EQ(parsed, (Environment{{"A", "1"}, {"B", "two words"}, {"TZ", "UTC"}}));
 }
 
 TEST(Signature, MatchesTheSdksVector) {
-  EXPECT_EQ(FileSignature("hello.txt", "read", "user", "0tQG31xiMp0IOQfaz9dcwi72L1CPo8e0",
-                          std::nullopt),
-            "v1_gUtH/s9YCJWgCizjfUxuWfhFE4QSydOWEIIvfLwDr6E");
+  EXPECT_EQ(
+      FileSignature("hello.txt", "read", "user", "0tQG31xiMp0IOQfaz9dcwi72L1CPo8e0", std::nullopt),
+      "v1_gUtH/s9YCJWgCizjfUxuWfhFE4QSydOWEIIvfLwDr6E");
 }
 
 TEST(FileAccess, Check_GivesEnvdsMessagesInItsOrder) {
   Settings settings;
   settings.access_token = "secret";
   const auto check = [&settings](const std::string& target, http::Headers headers) {
-    const http::RequestHead request{.method = "GET", .target = target, .headers = std::move(headers)};
+    const http::RequestHead request{
+        .method = "GET", .target = target, .headers = std::move(headers)};
     const auto parsed = http::ParseTarget(target);
     const auto checked = CheckFileAccess(request, *parsed, "read", settings, 1000);
     return checked ? std::string("ok") : checked.error().message();
@@ -198,9 +201,9 @@ TEST(Envelope, Parser_RefusesHugeCompressedAndUnknown) {
 
 TEST(Codec, Decode_TakesBothSpellingsAndIgnoresUnknownFields) {
   rpc::process::StartRequest request;
-  ASSERT_TRUE(Decode(Codec::kJson,
-                     R"({"process":{"cmd":"x","envs":{"A":"b"},"new":[1]},"stdin":false,"later":{}})",
-                     request));
+  ASSERT_TRUE(Decode(
+      Codec::kJson,
+      R"({"process":{"cmd":"x","envs":{"A":"b"},"new":[1]},"stdin":false,"later":{}})", request));
   EXPECT_EQ(request.process().cmd(), "x");
   EXPECT_TRUE(request.has_stdin());
   EXPECT_FALSE(request.stdin());
@@ -215,7 +218,8 @@ TEST(Codec, Decode_RefusesBadAndTooDeepJson) {
   rpc::process::StartRequest request;
   EXPECT_FALSE(Decode(Codec::kJson, "{", request).has_value());
   EXPECT_FALSE(Decode(Codec::kJson, R"({"process":5})", request).has_value());
-  EXPECT_FALSE(Decode(Codec::kJson, "{\"x\":" + std::string(100'000, '[') + "}", request).has_value());
+  EXPECT_FALSE(
+      Decode(Codec::kJson, "{\"x\":" + std::string(100'000, '[') + "}", request).has_value());
   EXPECT_FALSE(Decode(Codec::kProto, "\xff\xff\xff", request).has_value());
 }
 
@@ -258,8 +262,8 @@ TEST(Multipart, Parser_GivesPartsWhateverTheChunks) {
       ASSERT_TRUE(parser.Feed(kForm.substr(at, chunk)).has_value());
     }
     ASSERT_TRUE(parser.Finish().has_value());
-    EXPECT_EQ(sink.parts, (std::vector<std::string>{"file|/tmp/a \"b\".txt|line\r\n--not|end",
-                                                    "file|-||end"}));
+    EXPECT_EQ(sink.parts,
+              (std::vector<std::string>{"file|/tmp/a \"b\".txt|line\r\n--not|end", "file|-||end"}));
   }
 }
 
@@ -370,7 +374,8 @@ TEST(Entry, Permissions_AreGos) {
 }
 
 TEST(Entry, AsUtf8_ReplacesWhatIsNoUtf8) {
-  EXPECT_EQ(AsUtf8("h\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80"), "h\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80");
+  EXPECT_EQ(AsUtf8("h\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80"),
+            "h\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80");
   EXPECT_EQ(AsUtf8("a\xff"), "a\xef\xbf\xbd");
   EXPECT_EQ(AsUtf8("\xc0\xaf"), "\xef\xbf\xbd\xef\xbf\xbd");
   EXPECT_EQ(AsUtf8("\xed\xa0\x80"), "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");

@@ -12,8 +12,8 @@
 
 namespace space::agent {
 
-// Runs `work` in the pool and goes on in the caller's executor with its value. What `work` refers to
-// must live in the caller's frame or longer.
+// Runs `work` in the pool and goes on in the caller's executor with its value. What `work` refers
+// to must live in the caller's frame or longer.
 template <class Work>
 asio::awaitable<std::invoke_result_t<Work>> RunBlocking(asio::thread_pool& pool, Work work) {
   const auto home = co_await asio::this_coro::executor;

@@ -17,8 +17,8 @@ struct ContentType {
   Codec codec;
   bool is_stream;
 };
-// application/json, application/proto, application/connect+json, application/connect+proto; parameters
-// are ignored. nullopt for everything else.
+// application/json, application/proto, application/connect+json, application/connect+proto;
+// parameters are ignored. nullopt for everything else.
 std::optional<ContentType> ParseContentType(std::string_view text);
 std::string_view ContentTypeName(ContentType type);
 

@@ -9,9 +9,10 @@ namespace space::agent {
 
 double CpuUsage::UsedPercent() {
   const std::string text = ReadFile("/proc/stat").value_or("");
-  unsigned long long user = 0, nice = 0, system = 0, idle = 0, wait = 0, irq = 0, soft = 0, steal = 0;
-  if (std::sscanf(text.c_str(), "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &user, &nice, &system,
-                  &idle, &wait, &irq, &soft, &steal) != 8) {
+  unsigned long long user = 0, nice = 0, system = 0, idle = 0, wait = 0, irq = 0, soft = 0,
+                     steal = 0;
+  if (std::sscanf(text.c_str(), "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &user, &nice,
+                  &system, &idle, &wait, &irq, &soft, &steal) != 8) {
     return 0;
   }
   const uint64_t total = user + nice + system + idle + wait + irq + soft + steal;

@@ -9,8 +9,8 @@
 #include <cerrno>
 #include <ctime>
 
-#include "agent/access.h"
 #include "agent/accept.h"
+#include "agent/access.h"
 #include "agent/entry.h"
 #include "agent/gzip.h"
 #include "agent/paths.h"
@@ -248,8 +248,7 @@ asio::awaitable<void> ServeDownload(http::Exchange& exchange, const http::Target
   }
   const auto file = OpenForDownload(*path);
   if (!file) {
-    co_return co_await RespondRestError(exchange, RestStatus(file.error()),
-                                        file.error().message());
+    co_return co_await RespondRestError(exchange, RestStatus(file.error()), file.error().message());
   }
   co_await SendFile(exchange, *file);
 }

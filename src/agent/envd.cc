@@ -60,7 +60,8 @@ asio::awaitable<void> Envd::Serve(http::Exchange& exchange) {
     co_return co_await ServeFiles(exchange, *target);
   }
   if (!HasValidToken(request, settings_)) {
-    co_return co_await RespondRestError(exchange, 401, "unauthorized: wrong or missing access token");
+    co_return co_await RespondRestError(exchange, 401,
+                                        "unauthorized: wrong or missing access token");
   }
   if (target->segments.size() == 2 && target->segments[0].find('.') != std::string::npos) {
     co_return co_await ServeRpc(exchange, *target);

@@ -16,7 +16,8 @@ using Environment = std::map<std::string, std::string>;
 constexpr std::string_view kDefaultPath =
     "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-// NAME=value lines as pam_env reads /etc/environment: optional "export ", one pair of quotes removed,
+// NAME=value lines as pam_env reads /etc/environment: optional "export ", one pair of quotes
+// removed,
 // '#' comments. Lines that do not parse are skipped.
 Environment ParseEnvironmentFile(std::string_view text);
 

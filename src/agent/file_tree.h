@@ -10,7 +10,8 @@
 
 namespace space::agent {
 
-// Makes missing folders of `path` and itself, 0755 and owned by `user`. Existing folders are left alone.
+// Makes missing folders of `path` and itself, 0755 and owned by `user`. Existing folders are left
+// alone.
 //   errors: kInvalidArgument when something on the way is no folder
 Result<void> MakeFolders(const std::string& path, const User& user);
 // As MakeFolders, but kConflict when `path` is a folder already.
@@ -19,7 +20,8 @@ Result<void> MakeNewFolder(const std::string& path, const User& user);
 Result<void> MoveEntry(const std::string& from, const std::string& to, const User& user);
 // Everything at and below `path`, without following links. Missing is success.
 Result<void> RemoveEntry(const std::string& path);
-// Depth first in lexical order, `path` itself left out. A linked folder is followed at the top only.
+// Depth first in lexical order, `path` itself left out. A linked folder is followed at the top
+// only.
 //   errors: kNotFound, kInvalidArgument for what is no folder, kExhausted beyond kMaxListed
 constexpr int kMaxListed = 200'000;
 Result<void> ListTree(const std::string& path, uint32_t depth, const UserDatabase& users,

@@ -17,8 +17,8 @@ Result<FileWriter> FileWriter::Create(const std::string& path, const User& user)
     return Fail(std::move(parents).error());
   }
   // O_NONBLOCK: a pipe in the file's place would stop the agent until somebody reads it.
-  UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY | O_NONBLOCK,
-                   0666));
+  UniqueFd fd(
+      open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666));
   if (!fd.valid()) {
     if (errno == EISDIR) {
       return Fail(ErrorCode::kInvalidArgument, "path '" + path + "' is a directory");

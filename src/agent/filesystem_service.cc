@@ -38,7 +38,8 @@ asio::awaitable<Result<void>> AnswerEntry(RpcCall& call, Result<void> done,
 }  // namespace
 
 asio::awaitable<void> FilesystemService::Serve(RpcCall& call, std::string_view method) {
-  Result<void> done = Fail(ErrorCode::kUnimplemented, "filesystem method is not implemented", method);
+  Result<void> done =
+      Fail(ErrorCode::kUnimplemented, "filesystem method is not implemented", method);
   if (method == "Stat") {
     done = co_await Stat(call);
   } else if (method == "MakeDir") {

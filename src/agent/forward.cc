@@ -103,7 +103,8 @@ boost::asio::awaitable<void> Forward(http::Stream host) {
   const auto error = co_await ConnectLocally(target, *port);
   const int number = error.value() > 0 && error.value() < 256 ? error.value() : ECONNREFUSED;
   const std::array<char, 1> answer{error ? static_cast<char>(number) : '\0'};
-  const auto [write_error, count] = co_await asio::async_write(host, asio::buffer(answer), kNoThrow);
+  const auto [write_error, count] =
+      co_await asio::async_write(host, asio::buffer(answer), kNoThrow);
   if (error || write_error) {
     co_return;
   }

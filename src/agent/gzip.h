@@ -20,8 +20,8 @@ class Inflater {
   Inflater(const Inflater&) = delete;
   Inflater& operator=(const Inflater&) = delete;
 
-  // Consumes from the front of `input` and fills `into`; the count of bytes written. 0 means that all
-  // input is used up.
+  // Consumes from the front of `input` and fills `into`; the count of bytes written. 0 means that
+  // all input is used up.
   //   errors: kInvalidArgument for what is not gzip
   Result<size_t> Step(std::string_view& input, std::span<char> into);
   // At the end of the input: kInvalidArgument when the stream is cut.

@@ -1,10 +1,9 @@
 #include "agent/hello.h"
 
+#include <linux/vm_sockets.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/utsname.h>
-
-#include <linux/vm_sockets.h>
 
 #include "base/fd.h"
 #include "wire/hello.h"

@@ -1,10 +1,9 @@
 #include "agent/listen.h"
 
+#include <linux/vm_sockets.h>
 #include <sys/socket.h>
 
 #include <cerrno>
-
-#include <linux/vm_sockets.h>
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>

@@ -1,4 +1,5 @@
-// Metadata of files: headers X-Metadata-<key> of an upload, kept as xattrs user.e2b.<key> (E2B.md 3.7).
+// Metadata of files: headers X-Metadata-<key> of an upload, kept as xattrs user.e2b.<key>
+// (E2B.md 3.7).
 #pragma once
 
 #include <map>
@@ -12,7 +13,8 @@ namespace space::agent {
 using Metadata = std::map<std::string, std::string>;
 
 // Keys in lower case.
-//   errors: kInvalidArgument names the key: empty or longer than 246 bytes, not printable ASCII, or more
+//   errors: kInvalidArgument names the key: empty or longer than 246 bytes, not printable ASCII, or
+//   more
 //           than 4096 bytes in all
 Result<Metadata> MetadataFromHeaders(const http::Headers& headers);
 

@@ -38,17 +38,16 @@ std::string MetricsJson(double cpu_used_percent) {
     disk_used = (disk.f_blocks - disk.f_bfree) * disk.f_frsize;
   }
   char json[512];
-  std::snprintf(json, sizeof(json),
-                "{\"ts\":%lld,\"cpu_count\":%ld,\"cpu_used_pct\":%.2f,\"mem_total\":%llu,"
-                "\"mem_used\":%llu,\"mem_cache\":%llu,\"mem_total_mib\":%llu,\"mem_used_mib\":%llu,"
-                "\"disk_used\":%llu,\"disk_total\":%llu}",
-                static_cast<long long>(std::time(nullptr)), sysconf(_SC_NPROCESSORS_ONLN),
-                cpu_used_percent, static_cast<unsigned long long>(total),
-                static_cast<unsigned long long>(used), static_cast<unsigned long long>(cache),
-                static_cast<unsigned long long>(total >> 20),
-                static_cast<unsigned long long>(used >> 20),
-                static_cast<unsigned long long>(disk_used),
-                static_cast<unsigned long long>(disk_total));
+  std::snprintf(
+      json, sizeof(json),
+      "{\"ts\":%lld,\"cpu_count\":%ld,\"cpu_used_pct\":%.2f,\"mem_total\":%llu,"
+      "\"mem_used\":%llu,\"mem_cache\":%llu,\"mem_total_mib\":%llu,\"mem_used_mib\":%llu,"
+      "\"disk_used\":%llu,\"disk_total\":%llu}",
+      static_cast<long long>(std::time(nullptr)), sysconf(_SC_NPROCESSORS_ONLN), cpu_used_percent,
+      static_cast<unsigned long long>(total), static_cast<unsigned long long>(used),
+      static_cast<unsigned long long>(cache), static_cast<unsigned long long>(total >> 20),
+      static_cast<unsigned long long>(used >> 20), static_cast<unsigned long long>(disk_used),
+      static_cast<unsigned long long>(disk_total));
   return json;
 }
 

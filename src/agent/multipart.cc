@@ -21,7 +21,8 @@ tl::unexpected<Error> Malformed(const char* what) {
   return Fail(ErrorCode::kInvalidArgument, std::string("malformed multipart body: ") + what);
 }
 
-// Takes `name=value` or `name="value"` after a ';'. In quotes a backslash escapes a quote or itself.
+// Takes `name=value` or `name="value"` after a ';'. In quotes a backslash escapes a quote or
+// itself.
 std::optional<http::Header> TakeParameter(std::string_view& rest) {
   const size_t semicolon = rest.find(';');
   if (semicolon == std::string_view::npos) {

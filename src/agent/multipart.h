@@ -1,4 +1,5 @@
-// multipart/form-data (RFC 7578) as a push parser with bounded memory. All of its input is a client's.
+// multipart/form-data (RFC 7578) as a push parser with bounded memory. All of its input is a
+// client's.
 #pragma once
 
 #include <optional>

@@ -30,8 +30,7 @@ std::string CleanPath(std::string_view path) {
   return clean.empty() ? "/" : clean;
 }
 
-Result<std::string> ResolvePath(std::string_view path, const User& user,
-                                std::string_view workdir) {
+Result<std::string> ResolvePath(std::string_view path, const User& user, std::string_view workdir) {
   if (path.find('\0') != std::string_view::npos) {
     return Fail(ErrorCode::kInvalidArgument, "path contains a NUL byte");
   }

@@ -9,8 +9,9 @@
 
 namespace space::agent {
 
-// Absolute form: "/x" as it is, "~" and "~/x" in the user's home, all else below `workdir`, or below
-// the home when that is empty. "" is the base itself. "." and ".." and double slashes are resolved.
+// Absolute form: "/x" as it is, "~" and "~/x" in the user's home, all else below `workdir`, or
+// below the home when that is empty. "" is the base itself. "." and ".." and double slashes are
+// resolved.
 //   errors: kInvalidArgument for a NUL byte, for more than 4095 bytes, for "~name"
 Result<std::string> ResolvePath(std::string_view path, const User& user, std::string_view workdir);
 

@@ -45,22 +45,38 @@ winsize WindowSize(TerminalSize size) {
 // Go's names of signals (syscall.Signal.String), where they differ from strsignal's.
 std::string GoSignalName(int signal) {
   switch (signal) {
-    case SIGABRT: return "aborted";
-    case SIGALRM: return "alarm clock";
-    case SIGBUS: return "bus error";
-    case SIGFPE: return "floating point exception";
-    case SIGHUP: return "hangup";
-    case SIGILL: return "illegal instruction";
-    case SIGINT: return "interrupt";
-    case SIGKILL: return "killed";
-    case SIGPIPE: return "broken pipe";
-    case SIGQUIT: return "quit";
-    case SIGSEGV: return "segmentation fault";
-    case SIGTERM: return "terminated";
-    case SIGTRAP: return "trace/breakpoint trap";
-    case SIGUSR1: return "user defined signal 1";
-    case SIGUSR2: return "user defined signal 2";
-    default: return "signal " + std::to_string(signal);
+    case SIGABRT:
+      return "aborted";
+    case SIGALRM:
+      return "alarm clock";
+    case SIGBUS:
+      return "bus error";
+    case SIGFPE:
+      return "floating point exception";
+    case SIGHUP:
+      return "hangup";
+    case SIGILL:
+      return "illegal instruction";
+    case SIGINT:
+      return "interrupt";
+    case SIGKILL:
+      return "killed";
+    case SIGPIPE:
+      return "broken pipe";
+    case SIGQUIT:
+      return "quit";
+    case SIGSEGV:
+      return "segmentation fault";
+    case SIGTERM:
+      return "terminated";
+    case SIGTRAP:
+      return "trace/breakpoint trap";
+    case SIGUSR1:
+      return "user defined signal 1";
+    case SIGUSR2:
+      return "user defined signal 2";
+    default:
+      return "signal " + std::to_string(signal);
   }
 }
 
@@ -256,9 +272,9 @@ asio::awaitable<void> Process::TakeTurn() {
 
 asio::awaitable<Result<void>> Process::WriteInput(std::string bytes, bool to_terminal) {
   if (to_terminal != is_terminal_) {
-    co_return Fail(ErrorCode::kInvalidArgument, is_terminal_
-                                                    ? "process has a terminal: send input as pty"
-                                                    : "process has no terminal: send input as stdin");
+    co_return Fail(ErrorCode::kInvalidArgument,
+                   is_terminal_ ? "process has a terminal: send input as pty"
+                                : "process has no terminal: send input as stdin");
   }
   const auto self = shared_from_this();
   co_await TakeTurn();
@@ -319,8 +335,8 @@ void Process::KillGroup(int signal) const { kill(-pid_, signal); }
 
 void Process::KillAt(Clock::time_point deadline, std::shared_ptr<Subscription> starter) {
   deadline_.expires_at(deadline);
-  deadline_.async_wait([weak = weak_from_this(), starter = std::move(starter)](
-                           const boost::system::error_code& error) {
+  deadline_.async_wait([weak = weak_from_this(),
+                        starter = std::move(starter)](const boost::system::error_code& error) {
     const auto self = weak.lock();
     if (!error && self) {
       self->OnDeadline(*starter);

@@ -1,5 +1,5 @@
-// One process started through the agent. It belongs to the agent, not to the request that started it.
-// Kept alive by its pumps and by the table (shared_ptr). Agent's main thread only.
+// One process started through the agent. It belongs to the agent, not to the request that started
+// it. Kept alive by its pumps and by the table (shared_ptr). Agent's main thread only.
 #pragma once
 
 #include <sys/types.h>
@@ -49,8 +49,8 @@ class Process : public std::enable_shared_from_this<Process> {
   // A subscriber has taken output from its queue: the process may go on.
   void OnOutputTaken() { room_.Notify(); }
 
-  // All of it is written when this returns, in the order of the calls. Waits while the process does not
-  // read.
+  // All of it is written when this returns, in the order of the calls. Waits while the process does
+  // not read.
   //   errors: kInternal when stdin is closed, kInvalidArgument when there is none of that kind
   asio::awaitable<Result<void>> WriteInput(std::string bytes, bool to_terminal);
   asio::awaitable<Result<void>> CloseStdin();  // idempotent
@@ -73,7 +73,8 @@ class Process : public std::enable_shared_from_this<Process> {
   asio::awaitable<void> WaitForRoom();
   void DrainRest(Descriptor& from, OutputKind kind, std::string& buffer);
   Result<void> OpenPipes(SpawnRequest& request, bool wants_stdin, std::vector<UniqueFd>& theirs);
-  Result<void> OpenTerminal(SpawnRequest& request, TerminalSize size, std::vector<UniqueFd>& theirs);
+  Result<void> OpenTerminal(SpawnRequest& request, TerminalSize size,
+                            std::vector<UniqueFd>& theirs);
   void StartPump(Descriptor& from, OutputKind kind);
   void Publish(OutputKind kind, std::string_view bytes);
   void OnDeadline(Subscription& starter);
@@ -89,14 +90,15 @@ class Process : public std::enable_shared_from_this<Process> {
   Descriptor errors_;
   std::vector<std::shared_ptr<Subscription>> subscriptions_;
   asio::steady_timer deadline_;
-  Wake room_;    // a subscription was read from, or left
-  Wake turns_;   // the next writer may go
+  Wake room_;   // a subscription was read from, or left
+  Wake turns_;  // the next writer may go
   uint64_t next_turn_ = 0;
   uint64_t turn_ = 0;
   int open_outputs_ = 0;
-  bool was_signalled_ = false;  // by the API or its deadline: children that hold a pipe are not waited for
-  bool is_stopping_ = false;    // outputs are read until they would block, then closed
-  std::optional<int> exit_;     // wait status
+  bool was_signalled_ =
+      false;  // by the API or its deadline: children that hold a pipe are not waited for
+  bool is_stopping_ = false;  // outputs are read until they would block, then closed
+  std::optional<int> exit_;   // wait status
   std::optional<ProcessEnd> end_;
 };
 

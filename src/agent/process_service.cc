@@ -107,7 +107,8 @@ Result<SpawnRequest> ProcessService::MakeSpawnRequest(const http::RequestHead& h
   if (!cwd) {
     return Fail(std::move(cwd).error());
   }
-  const Environment image = ParseEnvironmentFile(ReadRegularFile("/etc/environment", 64 * 1024).value_or(""));
+  const Environment image =
+      ParseEnvironmentFile(ReadRegularFile("/etc/environment", 64 * 1024).value_or(""));
   const Environment asked(config.envs().begin(), config.envs().end());
   auto environment = ComposeEnvironment(image, *user, settings_.environment, asked);
   if (!environment) {

@@ -129,8 +129,8 @@ asio::awaitable<void> StreamProcess(RpcCall& call, std::shared_ptr<Process> proc
   pb::EventResponse start;
   start.mutable_event()->mutable_start()->set_pid(static_cast<uint32_t>(process->pid()));
   if (co_await call.StartStream() && co_await call.WriteMessage(start)) {
-    asio::co_spawn(co_await asio::this_coro::executor,
-                   CloseWithPeer(call.exchange(), subscription), asio::detached);
+    asio::co_spawn(co_await asio::this_coro::executor, CloseWithPeer(call.exchange(), subscription),
+                   asio::detached);
     co_await WriteEvents(call, *process, *subscription, deadline);
   }
   process->Unsubscribe(subscription);

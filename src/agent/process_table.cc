@@ -61,8 +61,7 @@ void ProcessTable::ForgetOld() {
   }
 }
 
-Result<std::shared_ptr<Process>> ProcessTable::Find(
-    const rpc::process::ProcessSelector& selector) {
+Result<std::shared_ptr<Process>> ProcessTable::Find(const rpc::process::ProcessSelector& selector) {
   ForgetOld();
   if (selector.has_pid()) {
     const auto found = entries_.find(static_cast<pid_t>(selector.pid()));

@@ -40,7 +40,8 @@ class ProcessTable {
   // kExhausted when there are too many.
   Result<void> CheckRoom();
   void Add(Entry entry);
-  // Known for 30 s after the end. kNotFound names pid or tag; kInvalidArgument for an empty selector.
+  // Known for 30 s after the end. kNotFound names pid or tag; kInvalidArgument for an empty
+  // selector.
   Result<std::shared_ptr<Process>> Find(const rpc::process::ProcessSelector& selector);
   // As Find, but kNotFound once the process has ended.
   Result<std::shared_ptr<Process>> FindRunning(const rpc::process::ProcessSelector& selector);

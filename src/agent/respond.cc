@@ -23,8 +23,8 @@ http::ResponseHead MakeHead(const http::Exchange& exchange, int status,
 
 asio::awaitable<void> RespondRestError(http::Exchange& exchange, int status,
                                        std::string_view message) {
-  std::string body = "{\"code\":" + std::to_string(status) + ",\"message\":\"" +
-                     log::EscapeJson(message) + "\"}";
+  std::string body =
+      "{\"code\":" + std::to_string(status) + ",\"message\":\"" + log::EscapeJson(message) + "\"}";
   co_await exchange.Respond(MakeHead(exchange, status, "application/json"), std::move(body));
 }
 

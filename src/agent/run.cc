@@ -31,20 +31,22 @@ class Agent {
   }
 
   Result<void> ServeHost(UniqueFd listener) {
-    return AcceptFromHost(context_.get_executor(), std::move(listener), [this](http::Stream stream) {
-      server_.ServeConnection(std::move(stream), std::string(kHostPeer));
-    });
+    return AcceptFromHost(context_.get_executor(), std::move(listener),
+                          [this](http::Stream stream) {
+                            server_.ServeConnection(std::move(stream), std::string(kHostPeer));
+                          });
   }
   Result<void> ServeAnyone(UniqueFd listener) { return server_.Serve(std::move(listener)); }
   Result<void> ServeForwards(UniqueFd listener) {
-    return AcceptFromHost(context_.get_executor(), std::move(listener), [this](http::Stream stream) {
-      if (forwards_ >= kMaxForwards) {
-        return;  // the stream closes: the host sees the end instead of an answer
-      }
-      ++forwards_;
-      asio::co_spawn(context_, Forward(std::move(stream)),
-                     [this](std::exception_ptr) { --forwards_; });
-    });
+    return AcceptFromHost(
+        context_.get_executor(), std::move(listener), [this](http::Stream stream) {
+          if (forwards_ >= kMaxForwards) {
+            return;  // the stream closes: the host sees the end instead of an answer
+          }
+          ++forwards_;
+          asio::co_spawn(context_, Forward(std::move(stream)),
+                         [this](std::exception_ptr) { --forwards_; });
+        });
   }
 
   // Until one of `stop_signals` or POST /poweroff.
@@ -87,8 +89,8 @@ Result<void> RunServe(ServeOptions options) {
     SPACE_TRY(UniqueFd listener, Listen(address), "listen on " + address);
     // A unix socket of mode 0600 is the host's own; TCP may be anyone's.
     const bool is_host = address.starts_with("unix:");
-    auto served = is_host ? agent.ServeHost(std::move(listener))
-                          : agent.ServeAnyone(std::move(listener));
+    auto served =
+        is_host ? agent.ServeHost(std::move(listener)) : agent.ServeAnyone(std::move(listener));
     SPACE_TRY_VOID(served, "serve " + address);
   }
   agent.Run({SIGTERM, SIGINT});

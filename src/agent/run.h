@@ -24,8 +24,8 @@ struct GuestListeners {
   UniqueFd forward_vsock;
 };
 Result<GuestListeners> ListenInGuest();
-// PID 1 after booting. Calls `power_off` when the guest is to end, with the host's connections still
-// open: they end together with the machine, so that no stream seems to end by itself.
+// PID 1 after booting. Calls `power_off` when the guest is to end, with the host's connections
+// still open: they end together with the machine, so that no stream seems to end by itself.
 void RunGuest(GuestListeners listeners, Settings settings, const std::function<void()>& power_off);
 
 }  // namespace space::agent

@@ -1,6 +1,7 @@
 #include "agent/spawn.h"
 
 #include <fcntl.h>
+#include <linux/close_range.h>
 #include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
@@ -11,8 +12,6 @@
 #include <csignal>
 #include <cstring>
 #include <string_view>
-
-#include <linux/close_range.h>
 
 namespace space::agent {
 namespace {
@@ -158,8 +157,7 @@ pid_t CloneSharingMemory(ChildPlan& plan) {
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  const pid_t pid =
-      clone(RunChild, stack + sizeof(stack), CLONE_VM | CLONE_VFORK | SIGCHLD, &plan);
+  const pid_t pid = clone(RunChild, stack + sizeof(stack), CLONE_VM | CLONE_VFORK | SIGCHLD, &plan);
   const int clone_errno = errno;
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   errno = clone_errno;

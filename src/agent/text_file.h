@@ -1,5 +1,5 @@
-// Configuration files of the guest's root file system, which belong to the user: they may be anything.
-// Any thread.
+// Configuration files of the guest's root file system, which belong to the user: they may be
+// anything. Any thread.
 #pragma once
 
 #include <string>

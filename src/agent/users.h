@@ -1,6 +1,6 @@
-// Users and groups, read from /etc/passwd and /etc/group by ourselves: a static getpwnam needs glibc's
-// shared files (NSS), which the user's root file system may lack. Both files belong to the user, so
-// lines are bounded and whatever does not parse is skipped. Any thread.
+// Users and groups, read from /etc/passwd and /etc/group by ourselves: a static getpwnam needs
+// glibc's shared files (NSS), which the user's root file system may lack. Both files belong to the
+// user, so lines are bounded and whatever does not parse is skipped. Any thread.
 #pragma once
 
 #include <sys/types.h>

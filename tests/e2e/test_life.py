@@ -11,6 +11,9 @@ from harness import PATIENCE, wait_for
 class Life(unittest.TestCase):
     node = None
 
+    def setUp(self):
+        self.addCleanup(self.node.space, "kill", "--all")  # a failed case leaves nothing to the next
+
     def traces(self):
         """What a sandbox may leave on its host; equal before and after."""
         data, run = self.node.host_data()

@@ -1,5 +1,5 @@
-// From the kernel's call of /init in the initramfs to a running user's root file system. Runs before
-// any thread or event loop exists, once.
+// From the kernel's call of /init in the initramfs to a running user's root file system. Runs
+// before any thread or event loop exists, once.
 #pragma once
 
 #include <string>
@@ -18,15 +18,15 @@ struct BootedGuest {
 //   errors: whatever stops the boot; the caller reports it and ends the machine
 Result<BootedGuest> BootGuest();
 
-// What the user's programs expect but the host's first request does not need: modules disk, root file
-// system grown to its disk, names, machine id. Failures are logged.
+// What the user's programs expect but the host's first request does not need: modules disk, root
+// file system grown to its disk, names, machine id. Failures are logged.
 void FinishSetup(const BootedGuest& guest);
 
 // Signals all processes to end, syncs, makes the root read-only and powers the machine off.
 [[noreturn]] void PowerOff();
 
-// Prints why to the console and the kernel log, then ends the machine with a kernel panic, which the
-// host sees as a death reason.
+// Prints why to the console and the kernel log, then ends the machine with a kernel panic, which
+// the host sees as a death reason.
 [[noreturn]] void Die(const Error& why);
 
 }  // namespace space::agent::pid1

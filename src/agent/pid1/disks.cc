@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -12,8 +13,6 @@
 #include <cstring>
 #include <ctime>
 #include <memory>
-
-#include <linux/fs.h>
 
 #include "agent/pid1/mounts.h"
 #include "base/fd.h"
@@ -68,8 +67,8 @@ Result<std::optional<Ext4Size>> ReadExt4Size(int device) {
                   .block_bytes = uint64_t{1024} << field(0x18)};
 }
 
-// Merged-usr: /lib is a link to usr/lib, relative or absolute, and mkdir follows it. Without a /lib,
-// one is made.
+// Merged-usr: /lib is a link to usr/lib, relative or absolute, and mkdir follows it. Without a
+// /lib, one is made.
 void MakeModulesFolder(const std::string& folder) {
   mkdir("/lib", 0755);
   mkdir("/lib/modules", 0755);
@@ -109,8 +108,8 @@ Result<std::string> WaitForDisk(const std::string& serial, std::chrono::millisec
 Result<void> MountRoot(const std::string& device, const std::string& target) {
   // noinit_itable: lazy initialisation would dirty the disk's top layer in every sandbox.
   auto mounted = Mount(device, target, "ext4", MS_NOATIME, "noinit_itable");
-  if (!mounted && (mounted.error().system_errno() == EROFS ||
-                   mounted.error().system_errno() == EACCES)) {
+  if (!mounted &&
+      (mounted.error().system_errno() == EROFS || mounted.error().system_errno() == EACCES)) {
     mounted = Mount(device, target, "ext4", MS_NOATIME | MS_RDONLY, "noload");
   }
   const Result<void> first = mounted;

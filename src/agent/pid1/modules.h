@@ -5,8 +5,8 @@
 
 namespace space::agent::pid1 {
 
-// Loads `folder`/<name> for each line of `folder`/order, in order. Missing, built in or failing modules
-// are logged: what they were for fails later with a clear reason.
+// Loads `folder`/<name> for each line of `folder`/order, in order. Missing, built in or failing
+// modules are logged: what they were for fails later with a clear reason.
 void LoadModules(const std::string& folder);
 
 }  // namespace space::agent::pid1

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
@@ -10,8 +11,6 @@
 
 #include <cerrno>
 #include <cstring>
-
-#include <linux/magic.h>
 
 #include "base/fd.h"
 #include "base/log.h"
@@ -128,9 +127,9 @@ Result<void> SwitchRoot(const std::string& root) {
 void MountLate() {
   constexpr unsigned long kSafe = MS_NOSUID | MS_NODEV | MS_NOEXEC;
   // ptmxmode: the node inside devpts is used by programs in containers.
-  LogIfFailed(Mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC,
-                    "gid=5,mode=0620,ptmxmode=0666"),
-              "devpts");
+  LogIfFailed(
+      Mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "gid=5,mode=0620,ptmxmode=0666"),
+      "devpts");
   LogIfFailed(Mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777"), "shm");
   LogIfFailed(Mount("mqueue", "/dev/mqueue", "mqueue", kSafe), "mqueue");
   LogIfFailed(Mount("tmpfs", "/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=20%"), "run");
