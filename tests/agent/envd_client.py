@@ -126,6 +126,7 @@ class Envd:
 
     def collect(self, stream, done=None):
         done = done or Finished()
+        pieces = {"stdout": [], "stderr": [], "pty": []}
         first = True
         for event in stream:
             if first and "start" not in event:
@@ -134,11 +135,13 @@ class Envd:
             if "start" in event:
                 done.pid = event["start"]["pid"]
             for kind, text in event.get("data", {}).items():
-                setattr(done, kind, getattr(done, kind) + base64.b64decode(text))
+                pieces[kind].append(base64.b64decode(text))
             if "end" in event:
                 done.end = event["end"]
             if "keepalive" in event:
                 done.keepalives += 1
+        for kind, parts in pieces.items():
+            setattr(done, kind, b"".join(parts))
         done.error = stream.error
         return done
 

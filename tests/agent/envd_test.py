@@ -330,7 +330,7 @@ class ProcessTest(WithAgent):
         self.assertEqual(hashlib.sha256(done.stdout).hexdigest(), expected)
         with open(f"/proc/{self.agent.process.pid}/status") as status:
             peak = [line for line in status if line.startswith("VmHWM")][0]
-        self.assertLess(int(peak.split()[1]), 40 * 1024)
+        self.assertLess(int(peak.split()[1]), 20 * 1024)
 
     def test_slow_reader_holds_the_process_back(self):
         with tempfile.TemporaryDirectory() as folder:
