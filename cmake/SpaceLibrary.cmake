@@ -61,7 +61,7 @@ function(space_program name)
   add_executable(${name} ${A_SRCS})
   list(TRANSFORM A_DEPS REPLACE "^([a-z_]+)$" "space::\\1")
   target_link_libraries(${name} PRIVATE ${A_DEPS} space_flags)
-  if(A_STATIC)
+  if(A_STATIC AND NOT SPACE_SANITIZE)  # the sanitizers need the dynamic loader
     target_link_options(${name} PRIVATE -static)
   endif()
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
