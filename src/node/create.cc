@@ -104,7 +104,22 @@ Result<SandboxRecord> Node::MakeRecord(const CreateSpec& spec, std::string& base
   return record;
 }
 
+// A guest that fails before it has ever answered gets one more try, under another id: nobody knows
+// the first. Emulated hosts make it needed: there a guest's kernel now and then dies in its first
+// seconds when many boot at once.
 asio::awaitable<Result<SandboxRecord>> Node::Create(CreateSpec spec) {
+  const auto guest_failed = std::make_shared<bool>(false);
+  CreateSpec once_more = spec;
+  auto created = co_await CreateOnce(std::move(spec), guest_failed);
+  if (created || !*guest_failed) {
+    co_return created;
+  }
+  log::Warn("create_tried_again", {{"error", created.error().message()}});
+  co_return co_await CreateOnce(std::move(once_more), guest_failed);
+}
+
+asio::awaitable<Result<SandboxRecord>> Node::CreateOnce(CreateSpec spec,
+                                                        std::shared_ptr<bool> guest_failed) {
   std::string base_image;
   SPACE_CO_TRY(SandboxRecord fresh, MakeRecord(spec, base_image), "");
   auto sandbox = std::make_shared<Sandbox>(executor_, config_.data_dir, std::move(fresh));
@@ -127,6 +142,7 @@ asio::awaitable<Result<SandboxRecord>> Node::Create(CreateSpec spec) {
       return sandbox->process_ended || !sandbox->has_process();
     };
     co_await WaitUntil(sandbox->changed, is_over, std::chrono::seconds(10));
+    *guest_failed = !sandbox->end_reason && booted.error().code() == ErrorCode::kUnavailable;
     record.death_reason = sandbox->end_reason.value_or("create_failed");
     record.death_detail = booted.error().message();
     Bury(sandbox);

@@ -89,6 +89,9 @@ class Node {
   Result<SandboxPointer> FindLive(const std::string& team_id, std::string_view id);
   Result<SandboxRecord> SetEnd(const SandboxPointer& sandbox, Micros end_at);
   // create.cc
+  // `guest_failed` is set when the guest failed by itself, before anybody could use it.
+  asio::awaitable<Result<SandboxRecord>> CreateOnce(CreateSpec spec,
+                                                    std::shared_ptr<bool> guest_failed);
   Result<SandboxRecord> MakeRecord(const CreateSpec& spec, std::string& base_image);
   asio::awaitable<Result<void>> Boot(SandboxPointer sandbox, std::string base_image,
                                      TextMap environment);
