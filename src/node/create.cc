@@ -2,6 +2,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "base/log.h"
@@ -58,6 +59,27 @@ std::string InitBody(const SandboxRecord& record, const TextMap& environment) {
   body["defaultWorkdir"] = kDefaultWorkdir;
   return json::serialize(body);
 }
+
+// A boot keeps a CPU busy from end to end: more at once than this only make all of them slower.
+unsigned BootsAtOnce() { return std::max(4U, std::thread::hardware_concurrency()); }
+
+// Counts one creation in `booting` and wakes who waits for a turn at its end.
+class BootTurn {
+ public:
+  BootTurn(unsigned& booting, http::Event& ended) : booting_(booting), ended_(ended) { ++booting_; }
+  BootTurn(const BootTurn&) = delete;
+  BootTurn& operator=(const BootTurn&) = delete;
+  BootTurn(BootTurn&&) = delete;
+  BootTurn& operator=(BootTurn&&) = delete;
+  ~BootTurn() {
+    --booting_;
+    ended_.Notify();
+  }
+
+ private:
+  unsigned& booting_;
+  http::Event& ended_;
+};
 
 }  // namespace
 
@@ -120,6 +142,11 @@ asio::awaitable<Result<SandboxRecord>> Node::Create(CreateSpec spec) {
 
 asio::awaitable<Result<SandboxRecord>> Node::CreateOnce(CreateSpec spec,
                                                         std::shared_ptr<bool> guest_failed) {
+  const std::function<bool()> has_room = [this] { return booting_ < BootsAtOnce(); };
+  if (!co_await WaitUntil(boot_ended_, has_room, config_.hello_timeout)) {
+    co_return Fail(ErrorCode::kExhausted, "create sandbox: too many others are booting");
+  }
+  const BootTurn turn(booting_, boot_ended_);
   std::string base_image;
   SPACE_CO_TRY(SandboxRecord fresh, MakeRecord(spec, base_image), "");
   auto sandbox = std::make_shared<Sandbox>(executor_, config_.data_dir, std::move(fresh));

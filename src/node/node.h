@@ -16,6 +16,7 @@
 
 #include "base/result.h"
 #include "catalog/catalog.h"
+#include "http/event.h"
 #include "node/config.h"
 #include "node/launcher.h"
 #include "node/sandbox.h"
@@ -114,6 +115,9 @@ class Node {
   Catalog& catalog_;
   Launcher& launcher_;
   std::map<std::string, SandboxPointer, std::less<>> live_;
+  // Creations between launch and answer; further ones wait (create.cc).
+  unsigned booting_ = 0;
+  http::Event boot_ended_{executor_};
 };
 
 // Waits until `is_done` or the limit; false at the limit. Event and function are
