@@ -75,7 +75,7 @@ step() {
 
 # Adds up "N passed, N failed[, N skipped]" lines and GoogleTest's summaries of one log.
 count() {
-  [ -f "$logs/$1.log" ] || return 0
+  wanted "${1%%-*}" || return 0  # its log is of another run
   local numbers
   numbers=$(python3 tools/count-tests "$logs/$1.log")
   read -r p f s <<<"$numbers"

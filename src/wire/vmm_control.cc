@@ -50,12 +50,9 @@ Result<Exit> GetExit(ByteReader& in) {
 }
 
 // One Put and one Get per message; the index in VmmMessage is the type on the wire.
-void Put(ByteWriter& out, const StartRequest& start) {
-  out.Put(start.vcpus);
-  out.Put(start.memory_bytes);
-  out.PutString(start.command_line);
-  out.Put(static_cast<uint32_t>(start.disks.size()));
-  for (const DiskSpec& disk : start.disks) {
+void Put(ByteWriter& out, const std::vector<DiskSpec>& disks) {
+  out.Put(static_cast<uint32_t>(disks.size()));
+  for (const DiskSpec& disk : disks) {
     out.PutString(disk.id);
     out.Put(static_cast<uint32_t>(disk.layers.size()));
     for (const LayerFormat format : disk.layers) {
@@ -64,6 +61,13 @@ void Put(ByteWriter& out, const StartRequest& start) {
     out.Put(static_cast<uint8_t>(disk.is_read_only));
     out.Put(disk.size_bytes);
   }
+}
+
+void Put(ByteWriter& out, const StartRequest& start) {
+  out.Put(start.vcpus);
+  out.Put(start.memory_bytes);
+  out.PutString(start.command_line);
+  Put(out, start.disks);
   out.Put(start.serial_limit_bytes);
 }
 
@@ -83,19 +87,25 @@ Result<DiskSpec> GetDisk(ByteReader& in) {
   return disk;
 }
 
+Result<std::vector<DiskSpec>> GetDisks(ByteReader& in) {
+  SPACE_TRY(const uint32_t count, in.Get<uint32_t>(), "disk count");
+  if (count > kMaxDisks) {
+    return Fail(ErrorCode::kInvalidArgument, "too many disks");
+  }
+  std::vector<DiskSpec> disks;
+  for (uint32_t at = 0; at < count; ++at) {
+    SPACE_TRY(DiskSpec disk, GetDisk(in), "disk");
+    disks.push_back(std::move(disk));
+  }
+  return disks;
+}
+
 Result<VmmMessage> GetStart(ByteReader& in) {
   StartRequest start;
   SPACE_TRY(start.vcpus, in.Get<uint32_t>(), "vcpus");
   SPACE_TRY(start.memory_bytes, in.Get<uint64_t>(), "memory");
   SPACE_TRY(start.command_line, in.GetString(kMaxCommandLine), "command line");
-  SPACE_TRY(const uint32_t disks, in.Get<uint32_t>(), "disk count");
-  if (disks > kMaxDisks) {
-    return Fail(ErrorCode::kInvalidArgument, "too many disks");
-  }
-  for (uint32_t at = 0; at < disks; ++at) {
-    SPACE_TRY(DiskSpec disk, GetDisk(in), "disk");
-    start.disks.push_back(std::move(disk));
-  }
+  SPACE_TRY(start.disks, GetDisks(in), "disks");
   SPACE_TRY(start.serial_limit_bytes, in.Get<uint64_t>(), "serial limit");
   return start;
 }
@@ -135,7 +145,7 @@ void Put(ByteWriter& out, const StatusReply& status) {
 }
 Result<VmmMessage> GetStatus(ByteReader& in) {
   StatusReply status;
-  SPACE_TRY(status.state, GetEnum<VmState>(in, 2, "state"), "status");
+  SPACE_TRY(status.state, GetEnum<VmState>(in, 3, "state"), "status");
   SPACE_TRY(status.hello, in.GetString(kMaxText), "status hello");
   SPACE_TRY(status.exit, GetExit(in), "status");
   SPACE_TRY(status.start_to_hello_us, in.Get<uint64_t>(), "status");
@@ -160,9 +170,72 @@ Result<VmmMessage> GetExitEvent(ByteReader& in) {
   return ExitEvent{std::move(exit)};
 }
 
+void Put(ByteWriter& out, const RestoreRequest& restore) {
+  out.Put(restore.memory_layers);
+  Put(out, restore.disks);
+  out.Put(restore.serial_limit_bytes);
+  out.Put(static_cast<uint8_t>(restore.has_working_set));
+}
+Result<VmmMessage> GetRestore(ByteReader& in) {
+  RestoreRequest restore;
+  SPACE_TRY(restore.memory_layers, in.Get<uint32_t>(), "memory layer count");
+  if (restore.memory_layers > kMaxLayers) {
+    return Fail(ErrorCode::kInvalidArgument, "too many memory layers");
+  }
+  SPACE_TRY(restore.disks, GetDisks(in), "disks");
+  SPACE_TRY(restore.serial_limit_bytes, in.Get<uint64_t>(), "serial limit");
+  SPACE_TRY(restore.has_working_set, GetBool(in, "working set"), "restore");
+  return restore;
+}
+
+void Put(ByteWriter&, const PauseRequest&) {}
+Result<VmmMessage> GetPause(ByteReader&) { return PauseRequest{}; }
+void Put(ByteWriter&, const ResumeRequest&) {}
+Result<VmmMessage> GetResume(ByteReader&) { return ResumeRequest{}; }
+void Put(ByteWriter&, const WorkingSetRequest&) {}
+Result<VmmMessage> GetWorkingSet(ByteReader&) { return WorkingSetRequest{}; }
+
+void Put(ByteWriter& out, const SnapshotRequest& snapshot) {
+  out.Put(snapshot.kept_memory_layers);
+  out.Put(static_cast<uint8_t>(snapshot.is_durable));
+  out.Put(static_cast<uint8_t>(snapshot.stays_paused));
+  out.Put(snapshot.max_bytes);
+}
+Result<VmmMessage> GetSnapshot(ByteReader& in) {
+  SnapshotRequest snapshot;
+  SPACE_TRY(snapshot.kept_memory_layers, in.Get<uint32_t>(), "kept layers");
+  SPACE_TRY(snapshot.is_durable, GetBool(in, "durable"), "snapshot");
+  SPACE_TRY(snapshot.stays_paused, GetBool(in, "stays paused"), "snapshot");
+  SPACE_TRY(snapshot.max_bytes, in.Get<uint64_t>(), "max bytes");
+  return snapshot;
+}
+
+void Put(ByteWriter& out, const SnapshotReply& reply) {
+  out.PutString(std::string_view(reply.error).substr(0, kMaxText));
+  for (const uint64_t value :
+       {reply.pause_us, reply.park_us, reply.scan_us, reply.mark_us, reply.fork_us, reply.resume_us,
+        reply.write_us, reply.dirty_pages, reply.written_pages}) {
+    out.Put(value);
+  }
+  out.Put(reply.mappings);
+}
+Result<VmmMessage> GetSnapshotReply(ByteReader& in) {
+  SnapshotReply reply;
+  SPACE_TRY(reply.error, in.GetString(kMaxText), "snapshot reply");
+  for (uint64_t* value :
+       {&reply.pause_us, &reply.park_us, &reply.scan_us, &reply.mark_us, &reply.fork_us,
+        &reply.resume_us, &reply.write_us, &reply.dirty_pages, &reply.written_pages}) {
+    SPACE_TRY(*value, in.Get<uint64_t>(), "snapshot reply");
+  }
+  SPACE_TRY(reply.mappings, in.Get<uint32_t>(), "snapshot reply");
+  return reply;
+}
+
 using Getter = Result<VmmMessage> (*)(ByteReader&);
 constexpr std::array<Getter, std::variant_size_v<VmmMessage>> kGetters = {
-    GetStart, GetConnect, GetStatusRequest, GetKill, GetReply, GetStatus, GetHello, GetExitEvent};
+    GetStart,  GetConnect,  GetStatusRequest, GetKill,         GetReply,
+    GetStatus, GetHello,    GetExitEvent,     GetRestore,      GetPause,
+    GetResume, GetSnapshot, GetWorkingSet,    GetSnapshotReply};
 
 }  // namespace
 

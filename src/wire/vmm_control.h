@@ -16,7 +16,7 @@
 
 namespace space::wire {
 
-constexpr uint16_t kVmmControlVersion = 1;
+constexpr uint16_t kVmmControlVersion = 2;
 
 enum class LayerFormat : uint8_t {
   kRaw = 0,     // complete, page n at n * 4096
@@ -41,6 +41,42 @@ struct StartRequest {
   uint64_t serial_limit_bytes = 0;  // the log file keeps at most this; 0: no serial port
 };
 
+// Builds the machine of a snapshot instead of booting one; it stands paused until ResumeRequest.
+// Once per process. vCPUs, memory size and devices are in the state. Descriptors: the state
+// (read), the memory layers bottom first (kSparse, read), for each disk each layer bottom first,
+// then the serial log (append), the exit record, and the working set when there is one.
+struct RestoreRequest {
+  uint32_t memory_layers = 0;       // as many as the state names, in its order; checked by layer id
+  std::vector<DiskSpec> disks;      // the same disks in the same order as when it was saved
+  uint64_t serial_limit_bytes = 0;  // zero exactly when it was zero before
+  bool has_working_set = false;     // memory/working_set.h: these pages are filled in at once
+};
+
+// Parks all vCPUs: the guest stands still and so does its monotonic time. Fine when it is paused.
+struct PauseRequest {};
+
+// Lets a paused or restored machine run. Its monotonic clock and TSC go on where they stood,
+// however long it was paused. Fine when it runs.
+struct ResumeRequest {};
+
+// A snapshot of a running or paused machine. Descriptors: the state's file (empty, read-write), the
+// new memory layer (made by CreateSparseLayer for the memory's size), then for each writable disk,
+// in their order, a new empty top layer: it takes the writes from the snapshot on and the old top
+// is frozen. Answered by SnapshotReply when the layer is written, while the guest has long gone on;
+// Reply with an error when it was refused and nothing has changed. One at a time.
+struct SnapshotRequest {
+  // The new layer stands on so many of the machine's bottom memory layers; what lies above those
+  // (in mapped layers or written since) goes into it. All of them is the smallest snapshot.
+  uint32_t kept_memory_layers = 0;
+  bool is_durable = false;    // fdatasync of everything before the reply
+  bool stays_paused = false;  // the guest does not go on afterwards
+  uint64_t max_bytes = 0;     // refused when more memory than this would be written; 0: no limit
+};
+
+// After the restore: which pages were touched, into the descriptor's empty file
+// (memory/working_set.h).
+struct WorkingSetRequest {};
+
 // Descriptor: one end of a stream socket pair. Replied when the guest accepted or refused.
 struct ConnectRequest {
   uint32_t guest_port = 0;
@@ -51,7 +87,7 @@ struct StatusRequest {};
 // Ends the VM now (reason kKilled); the reply comes before the process exits.
 struct KillRequest {};
 
-enum class VmState : uint8_t { kNew = 0, kRunning = 1, kExited = 2 };
+enum class VmState : uint8_t { kNew = 0, kRunning = 1, kExited = 2, kPaused = 3 };
 
 // Why the VM ended: one word in API, CLI and logs (ExitReasonName).
 enum class ExitReason : uint8_t {
@@ -83,6 +119,23 @@ struct StatusReply {
   uint64_t guest_faults = 0;  // device errors that the guest caused
 };
 
+// Times are of the VMM's clock; pause_us is how long no vCPU ran, and the five after it are its
+// parts.
+struct SnapshotReply {
+  // Empty: the snapshot is whole. Else why it is not; the disks' new tops are in use all the same.
+  std::string error;
+  uint64_t pause_us = 0;
+  uint64_t park_us = 0;  // vCPUs stopped, devices drained, their state copied
+  uint64_t scan_us = 0;  // pagemap
+  uint64_t mark_us = 0;  // MADV_DONTFORK on and off
+  uint64_t fork_us = 0;
+  uint64_t resume_us = 0;
+  uint64_t write_us = 0;       // of the child, after the pause
+  uint64_t dirty_pages = 0;    // 4 KiB, since the layer below
+  uint64_t written_pages = 0;  // with what was above kept_memory_layers and gaps that were filled
+  uint32_t mappings = 0;       // that a machine restored from it will need
+};
+
 // Events.
 struct HelloEvent {
   std::string hello;  // raw bytes from the guest, at most Hello::kMaxBytes, not looked at
@@ -93,7 +146,8 @@ struct ExitEvent {
 };
 
 using VmmMessage = std::variant<StartRequest, ConnectRequest, StatusRequest, KillRequest, Reply,
-                                StatusReply, HelloEvent, ExitEvent>;
+                                StatusReply, HelloEvent, ExitEvent, RestoreRequest, PauseRequest,
+                                ResumeRequest, SnapshotRequest, WorkingSetRequest, SnapshotReply>;
 
 struct VmmPacket {
   uint32_t id = 0;

@@ -21,6 +21,51 @@ TEST(VmmControl, Start_SurvivesTheWire) {
   EXPECT_EQ(got.disks.at(0).size_bytes, 1ULL << 33);
 }
 
+TEST(VmmControl, Restore_SurvivesTheWire) {
+  RestoreRequest restore;
+  restore.memory_layers = 3;
+  restore.disks = {{"root", {LayerFormat::kRaw, LayerFormat::kSparse}, false, 1 << 20}};
+  restore.serial_limit_bytes = 4096;
+  restore.has_working_set = true;
+  const auto packet = DecodeVmmPacket(Encode({7, restore}));
+  ASSERT_TRUE(packet.has_value());
+  const auto& got = std::get<RestoreRequest>(packet->message);
+  EXPECT_EQ(got.memory_layers, 3U);
+  ASSERT_EQ(got.disks.size(), 1U);
+  EXPECT_EQ(got.disks[0].layers, restore.disks[0].layers);
+  EXPECT_EQ(got.serial_limit_bytes, 4096U);
+  EXPECT_TRUE(got.has_working_set);
+}
+
+TEST(VmmControl, Snapshot_SurvivesTheWire) {
+  const auto asked = DecodeVmmPacket(Encode({8, SnapshotRequest{2, true, false, 99}}));
+  ASSERT_TRUE(asked.has_value());
+  const auto& request = std::get<SnapshotRequest>(asked->message);
+  EXPECT_EQ(request.kept_memory_layers, 2U);
+  EXPECT_TRUE(request.is_durable);
+  EXPECT_FALSE(request.stays_paused);
+  EXPECT_EQ(request.max_bytes, 99U);
+  const SnapshotReply reply{.error = "disk full",
+                            .pause_us = 1,
+                            .park_us = 2,
+                            .scan_us = 3,
+                            .mark_us = 4,
+                            .fork_us = 5,
+                            .resume_us = 6,
+                            .write_us = 7,
+                            .dirty_pages = 8,
+                            .written_pages = 9,
+                            .mappings = 10};
+  const auto answered = DecodeVmmPacket(Encode({8, reply}));
+  ASSERT_TRUE(answered.has_value());
+  const auto& got = std::get<SnapshotReply>(answered->message);
+  EXPECT_EQ(got.error, "disk full");
+  EXPECT_EQ(got.pause_us, 1U);
+  EXPECT_EQ(got.write_us, 7U);
+  EXPECT_EQ(got.written_pages, 9U);
+  EXPECT_EQ(got.mappings, 10U);
+}
+
 TEST(VmmControl, Decode_RefusesEveryTruncation) {
   StartRequest start;
   start.disks.push_back({"root", {LayerFormat::kRaw}, true, 4096});
