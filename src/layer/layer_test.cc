@@ -133,6 +133,46 @@ TEST(LayeredImage, Flush_KeepsPagesAndTombstonesForALaterOpen) {
   EXPECT_EQ(FirstByte(*later, 2), 3);
 }
 
+TEST(LayeredImage, Freeze_EndsTheTopAndWritesGoToTheNextOne) {
+  const UniqueFd base = RawFile({1, 2, 3});
+  const UniqueFd top = SparseFile(3), next = SparseFile(3);
+  auto image = OpenChain({&base, &top}, 3);
+  ASSERT_TRUE(image->Write({0, 1}, Filled(9)));
+  ASSERT_TRUE(image->WriteZeroes({1, 1}));
+  const auto frozen = image->Freeze(*next.Duplicate());
+  ASSERT_TRUE(frozen.has_value()) << frozen.error().message();
+  EXPECT_EQ(image->layer_ids().size(), 2U);
+  ASSERT_TRUE(image->Write({0, 1}, Filled(8)));
+  ASSERT_TRUE(image->Write({1, 1}, Filled(7)));
+  EXPECT_EQ(FirstByte(*image, 0), 8);
+  EXPECT_EQ(FirstByte(*image, 1), 7);
+  EXPECT_EQ(FirstByte(*image, 2), 3);
+  const auto old = OpenChain({&base, &top}, 3, true, false);
+  ASSERT_TRUE(old.has_value());
+  EXPECT_EQ(FirstByte(*old, 0), 9);
+  EXPECT_EQ(FirstByte(*old, 1), 0);
+  ASSERT_TRUE(image->Flush());
+  const auto later = OpenChain({&base, &top, &next}, 3, true, false);
+  ASSERT_TRUE(later.has_value());
+  EXPECT_EQ(FirstByte(*later, 0), 8);
+  EXPECT_EQ(FirstByte(*later, 1), 7);
+}
+
+TEST(LayeredImage, Freeze_RefusesAWrongNewTopAndGoesOnAsBefore) {
+  const UniqueFd base = RawFile({1, 2, 3});
+  const UniqueFd top = SparseFile(3), used = SparseFile(3), small = SparseFile(2);
+  ASSERT_TRUE(OpenChain({&used}, 3, false)->Write({0, 1}, Filled(1)).has_value());
+  auto image = OpenChain({&base, &top}, 3);
+  EXPECT_FALSE(image->Freeze(*used.Duplicate()).has_value());
+  EXPECT_FALSE(image->Freeze(*small.Duplicate()).has_value());
+  EXPECT_FALSE(image->Freeze(*base.Duplicate()).has_value());
+  ASSERT_TRUE(image->Write({0, 1}, Filled(9)));
+  ASSERT_TRUE(image->Flush());
+  EXPECT_EQ(FirstByte(*OpenChain({&base, &top}, 3, true, false), 0), 9);
+  auto read_only = OpenChain({&base, &top}, 3, true, false);
+  EXPECT_EQ(read_only->Freeze(SparseFile(3)).error().code(), ErrorCode::kPermissionDenied);
+}
+
 TEST(LayeredImage, ReadOnly_RefusesChanges) {
   const UniqueFd base = RawFile({1});
   auto image = OpenChain({&base}, 1);

@@ -291,4 +291,26 @@ Result<void> LayeredImage::Flush() {
   return {};
 }
 
+std::vector<LayerId> LayeredImage::layer_ids() const {
+  std::vector<LayerId> ids;
+  for (const SparseLayer& layer : sparse_) {
+    ids.push_back(layer.id());
+  }
+  return ids;
+}
+
+Result<int> LayeredImage::Freeze(UniqueFd new_top) {
+  if (!is_writable_) {
+    return Fail(ErrorCode::kPermissionDenied, "image is read-only");
+  }
+  SPACE_TRY(SparseLayer next, SparseLayer::Open(std::move(new_top)), "new top layer");
+  if (next.page_count() != page_count_ || !next.is_empty()) {
+    return Fail(ErrorCode::kInvalidArgument, "new top layer is not empty or of another size");
+  }
+  SPACE_TRY_VOID(sparse_.back().WriteMap(), "freeze top layer");
+  const int frozen = sparse_.back().fd();
+  sparse_.push_back(std::move(next));
+  return frozen;
+}
+
 }  // namespace space

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/fd.h"
+#include "layer/page_range.h"
 #include "layer/sparse_layer.h"
 
 namespace space {
@@ -22,12 +23,6 @@ struct LayerSource {
   UniqueFd fd;
   LayerFormat format = LayerFormat::kRaw;
   bool is_writable = false;  // the last one only, and only kSparse
-};
-
-// Pages of the image, 4096 bytes each.
-struct PageRange {
-  uint64_t first = 0;
-  uint64_t count = 0;
 };
 
 class LayeredImage {
@@ -57,6 +52,16 @@ class LayeredImage {
   Result<void> WriteZeroes(PageRange range) { return Discard(range); }
   // What was written before is on disk afterwards: page map, then fdatasync of the top.
   Result<void> Flush();
+
+  // Ids of the sparse layers, bottom first; the last one is the top's. A raw bottom has none.
+  std::vector<LayerId> layer_ids() const;
+
+  // Ends the writable top: its page map is written, nothing of ours changes it any more, and
+  // `new_top` (an empty sparse layer of the image's size) takes the writes from here on. Does not
+  // wait for the disk: the descriptor returned is the frozen layer's, for fdatasync; it stays owned
+  // by the image. On failure nothing has changed.
+  //   errors: kPermissionDenied on a read-only image, kInvalidArgument for a wrong new top
+  Result<int> Freeze(UniqueFd new_top);
 
  private:
   struct RawLayer {

@@ -127,6 +127,13 @@ Result<void> SparseLayer::LoadMap() {
   return {};
 }
 
+bool SparseLayer::is_empty() const {
+  return std::ranges::all_of(blocks_, [](const std::unique_ptr<Block>& block) {
+    return block == nullptr ||
+           std::ranges::all_of(block->states, [](uint8_t four) { return four == 0; });
+  });
+}
+
 PageState SparseLayer::StateOf(uint64_t page) const {
   if (page >= page_count_) {
     return PageState::kAbsent;

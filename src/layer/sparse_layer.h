@@ -50,6 +50,7 @@ class SparseLayer {
   int fd() const { return fd_.get(); }
   uint64_t page_count() const { return page_count_; }
   const LayerId& id() const { return id_; }
+  bool is_empty() const;  // no page present and no tombstone
   static uint64_t FileOffset(uint64_t page) { return (page + 1) * 4096; }
 
   // Pages at and behind page_count are absent.

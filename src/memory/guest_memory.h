@@ -12,6 +12,7 @@
 
 #include "base/mapping.h"
 #include "base/result.h"
+#include "memory/memory_map.h"
 
 namespace space {
 
@@ -36,6 +37,12 @@ class GuestMemory {
 
   // Anonymous zero memory of `size_bytes` (multiple of 4096), never mlocked.
   static Result<GuestMemory> Create(uint64_t size_bytes);
+  // The memory of a snapshot: as Create, with each extent of `map` mapped private over it from its
+  // layer (sparse_layer.h: page n at (n + 1) * 4096). A descriptor open for reading is enough and
+  // may be closed afterwards. Layers must not shrink while the memory lives.
+  //   errors: kInvalidArgument for a layer that ends before its extents, naming it by its place
+  static Result<GuestMemory> Map(uint64_t size_bytes, std::span<const int> layer_fds,
+                                 const MemoryMap& map);
   GuestMemory(GuestMemory&&) noexcept = default;
   GuestMemory& operator=(GuestMemory&&) noexcept = default;
   GuestMemory(const GuestMemory&) = delete;
@@ -44,6 +51,8 @@ class GuestMemory {
 
   uint64_t size_bytes() const { return size_bytes_; }
   const std::vector<Region>& regions() const { return regions_; }
+  // All of it in one piece, without the hole below 4 GiB: page n of a MemoryMap is at n * 4096.
+  std::span<std::byte> flat() const { return flat_; }
 
   // `length` bytes at `at`, inside one region. kGuestFault else (also on overflow and length 0).
   Result<std::span<std::byte>> Slice(GuestAddress at, uint64_t length) const;
@@ -69,6 +78,7 @@ class GuestMemory {
   GuestMemory() = default;
   Mapping mapping_;
   uint64_t size_bytes_ = 0;
+  std::span<std::byte> flat_;
   std::vector<Region> regions_;
 };
 
