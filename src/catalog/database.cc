@@ -31,9 +31,13 @@ Statement::Statement(Statement&& other) noexcept
 
 Statement::~Statement() {
   if (statement_ != nullptr) {
-    sqlite3_reset(statement_);
-    sqlite3_clear_bindings(statement_);
+    Reset();
   }
+}
+
+void Statement::Reset() {
+  sqlite3_reset(statement_);
+  sqlite3_clear_bindings(statement_);
 }
 
 Statement& Statement::Bind(int position, std::string_view text) {

@@ -39,6 +39,8 @@ class [[nodiscard]] Statement {
   Result<bool> Step();
   // For statements without rows.
   Result<void> Run();
+  // Ready to be bound and run again.
+  void Reset();
 
   // Columns from 0, of the row that Step found.
   std::string Text(int column) const;

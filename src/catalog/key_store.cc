@@ -105,6 +105,17 @@ Result<std::optional<Team>> KeyStore::FindTeam(std::string_view name) {
   return Team{select.Text(0), select.Text(1), select.Number(2)};
 }
 
+Result<std::optional<Team>> KeyStore::FindTeamById(std::string_view id) {
+  SPACE_TRY(Statement select,
+            database_.Prepare("SELECT id, name, created_at FROM teams WHERE id=?"), "find team");
+  select.Bind(1, id);
+  SPACE_TRY(const bool has_row, select.Step(), "find team");
+  if (!has_row) {
+    return std::optional<Team>();
+  }
+  return Team{select.Text(0), select.Text(1), select.Number(2)};
+}
+
 Result<NewKey> KeyStore::Create(const std::string& team_id, std::string name, Scope scope,
                                 Micros now) {
   if (name.empty() || name.size() > kMaxName) {

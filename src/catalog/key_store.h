@@ -28,6 +28,7 @@ class KeyStore {
   // kConflict when the name is taken. Durable, like every write here.
   Result<Team> CreateTeam(std::string name, Micros now);
   Result<std::optional<Team>> FindTeam(std::string_view name);
+  Result<std::optional<Team>> FindTeamById(std::string_view id);
 
   Result<NewKey> Create(const std::string& team_id, std::string name, Scope scope, Micros now);
   // The key that `secret` is, if it is known and not revoked; hashes are compared in constant time.

@@ -7,7 +7,7 @@ namespace space {
 namespace {
 
 // Times are microseconds since 1970 in UTC. Maps of strings are JSON objects.
-constexpr std::array<const char*, 1> kSteps = {R"sql(
+constexpr std::array<const char*, 2> kSteps = {R"sql(
 CREATE TABLE teams (
   id TEXT PRIMARY KEY,
   name TEXT NOT NULL UNIQUE,
@@ -70,6 +70,65 @@ CREATE TABLE sandboxes (
 ) STRICT;
 CREATE INDEX sandboxes_by_state ON sandboxes(state, started_at, id);
 CREATE INDEX sandboxes_by_team ON sandboxes(team_id, started_at, id);
+)sql",
+                                               R"sql(
+ALTER TABLE sandboxes ADD COLUMN environment TEXT NOT NULL DEFAULT '{}';
+ALTER TABLE sandboxes ADD COLUMN auto_pause INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE sandboxes ADD COLUMN auto_pause_keeps_memory INTEGER NOT NULL DEFAULT 1;
+ALTER TABLE sandboxes ADD COLUMN auto_resume INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE sandboxes ADD COLUMN source_id TEXT NOT NULL DEFAULT '';
+ALTER TABLE sandboxes ADD COLUMN snapshot_id TEXT NOT NULL DEFAULT '';
+ALTER TABLE sandboxes ADD COLUMN next_top TEXT NOT NULL DEFAULT '';
+
+CREATE TABLE layers (
+  id TEXT PRIMARY KEY,
+  team_id TEXT NOT NULL,
+  kind TEXT NOT NULL,
+  form TEXT NOT NULL,
+  storage TEXT NOT NULL,
+  is_frozen INTEGER NOT NULL,
+  size_bytes INTEGER NOT NULL,
+  file_bytes INTEGER NOT NULL,
+  created_at INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE layer_uses (
+  user_kind TEXT NOT NULL,
+  user_id TEXT NOT NULL,
+  chain TEXT NOT NULL,
+  place INTEGER NOT NULL,
+  layer_id TEXT NOT NULL REFERENCES layers(id),
+  PRIMARY KEY (user_kind, user_id, chain, place)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX layer_uses_by_layer ON layer_uses(layer_id);
+
+CREATE TABLE snapshots (
+  id TEXT PRIMARY KEY,
+  kind TEXT NOT NULL,
+  team_id TEXT NOT NULL,
+  template_id TEXT NOT NULL,
+  name_space TEXT NOT NULL,
+  name TEXT NOT NULL,
+  tag TEXT NOT NULL,
+  source_id TEXT NOT NULL,
+  base_template_id TEXT NOT NULL,
+  fingerprint TEXT NOT NULL,
+  vcpus INTEGER NOT NULL,
+  memory_mib INTEGER NOT NULL,
+  disk_mib INTEGER NOT NULL,
+  environment TEXT NOT NULL,
+  envd_version TEXT NOT NULL,
+  agent_version TEXT NOT NULL,
+  kernel_release TEXT NOT NULL,
+  has_memory INTEGER NOT NULL,
+  has_working_set INTEGER NOT NULL,
+  stored_bytes INTEGER NOT NULL,
+  measures TEXT NOT NULL,
+  created_at INTEGER NOT NULL,
+  used_at INTEGER NOT NULL
+) STRICT;
+CREATE INDEX snapshots_by_team ON snapshots(team_id, created_at, id);
+CREATE INDEX snapshots_by_template ON snapshots(template_id, tag);
 )sql"};
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "catalog/sandbox_state.h"
 
@@ -45,6 +46,69 @@ struct Template {
   Micros created_at = 0;
 };
 
+// Who may go on after what: layers of one team are never used by another; the operator's (no team)
+// are everybody's.
+enum class LayerKind { kMemory, kDisk };
+enum class LayerForm { kRaw, kSparse };
+// kMemory: a memfd of the spaced that made it; the row outlives it, the pages do not.
+enum class LayerStorage { kFile, kMemory };
+
+struct LayerRecord {
+  std::string id;       // 32 hex digits; the file in data_dir/layers is named by it
+  std::string team_id;  // empty: the operator's
+  LayerKind kind = LayerKind::kDisk;
+  LayerForm form = LayerForm::kSparse;
+  LayerStorage storage = LayerStorage::kFile;
+  bool is_frozen = false;   // else the top of a sandbox's disk
+  uint64_t size_bytes = 0;  // of the image that it is a layer of
+  uint64_t file_bytes = 0;  // on disk or in memory, when it was frozen
+  Micros created_at = 0;
+};
+
+// Layer ids bottom first, by what they make up: "memory", or the id of a disk ("root", "modules").
+using Chains = std::map<std::string, std::vector<std::string>>;
+
+// Who uses layers.
+struct LayerUser {
+  enum class Kind { kSandbox, kSnapshot } kind = Kind::kSandbox;
+  std::string id;
+};
+
+// kTemplate: a variant of an operator's template; kKept: asked for by a client, a template of its
+// own from then on; kPause: of one paused sandbox, listed nowhere.
+enum class SnapshotKind { kTemplate, kKept, kPause };
+
+struct SnapshotRecord {
+  std::string id;  // 32 hex digits; its files are named by it
+  SnapshotKind kind = SnapshotKind::kKept;
+  std::string team_id;           // empty: the operator's
+  std::string template_id;       // what clients create from; stays when a name is used again
+  std::string name_space;        // the team's name; empty: unnamed
+  std::string name;              // empty: unnamed
+  std::string tag = "default";   // empty: the tag has moved on to a newer one
+  std::string source_id;         // the sandbox; empty for templates
+  std::string base_template_id;  // whose root file system lies at the bottom
+  std::string fingerprint;       // kTemplate: of all that it was made of
+  uint32_t vcpus = 0;
+  uint64_t memory_mib = 0;
+  uint64_t disk_mib = 0;
+  TextMap environment;
+  std::string envd_version;
+  std::string agent_version;
+  std::string kernel_release;
+  bool has_memory = true;  // false: disks alone, a sandbox made of it boots
+  bool has_working_set = false;
+  uint64_t stored_bytes = 0;  // by its own layers and state
+  std::string measures;       // JSON object: times and pages of the VMM's SnapshotReply, in us
+  Micros created_at = 0;
+  Micros used_at = 0;
+};
+
+// "<template id>:<tag>" or "<namespace>/<name>:<tag>" (E2B.md 2.7).
+std::string PublicSnapshotId(const SnapshotRecord& record);
+// "<namespace>/<name>", or the template id of an unnamed one.
+std::string PublicSnapshotName(const SnapshotRecord& record);
+
 struct SandboxRecord {
   std::string id;
   std::string team_id;
@@ -73,6 +137,13 @@ struct SandboxRecord {
   int64_t launch_us = 0;
   int64_t hello_us = 0;
   int64_t ready_us = 0;
+  TextMap environment;
+  bool auto_pause = false;  // at end_at it is paused instead of killed
+  bool auto_pause_keeps_memory = true;
+  bool auto_resume = false;  // traffic wakes it when it is paused
+  std::string source_id;     // the snapshot or sandbox that it came from; empty: a template
+  std::string snapshot_id;   // of its pause, while it has one
+  std::string next_top;      // layer that a snapshot in progress gives its disk
   std::string death_reason;  // one word, empty while it lives
   std::string death_detail;
   std::string last_serial_log;  // tails, kept of sandboxes that died by themselves

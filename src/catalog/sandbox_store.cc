@@ -13,7 +13,9 @@ constexpr std::string_view kColumns =
     "id, team_id, template_id, alias, state, vcpus, memory_mib, disk_mib, created_at, started_at, "
     "end_at, ended_at, timeout_seconds, metadata, network, allow_internet, envd_version, "
     "envd_token, traffic_token, kernel_release, agent_version, vmm_pid, vmm_start_ticks, "
-    "launch_us, hello_us, ready_us, death_reason, death_detail, last_serial_log, last_vmm_log";
+    "launch_us, hello_us, ready_us, death_reason, death_detail, last_serial_log, last_vmm_log, "
+    "environment, auto_pause, auto_pause_keeps_memory, auto_resume, source_id, snapshot_id, "
+    "next_top";
 
 Result<SandboxRecord> ReadRecord(const Statement& row) {
   SandboxRecord record;
@@ -49,6 +51,13 @@ Result<SandboxRecord> ReadRecord(const Statement& row) {
   record.death_detail = row.Text(27);
   record.last_serial_log = row.Text(28);
   record.last_vmm_log = row.Text(29);
+  SPACE_TRY(record.environment, DecodeTextMap(row.Text(30)), "read environment of " + record.id);
+  record.auto_pause = row.Number(31) != 0;
+  record.auto_pause_keeps_memory = row.Number(32) != 0;
+  record.auto_resume = row.Number(33) != 0;
+  record.source_id = row.Text(34);
+  record.snapshot_id = row.Text(35);
+  record.next_top = row.Text(36);
   return record;
 }
 
@@ -71,6 +80,9 @@ void BindRecord(Statement& insert, const SandboxRecord& record) {
   insert.Bind(24, record.launch_us).Bind(25, record.hello_us).Bind(26, record.ready_us);
   insert.Bind(27, record.death_reason).Bind(28, record.death_detail);
   insert.Bind(29, record.last_serial_log).Bind(30, record.last_vmm_log);
+  insert.Bind(31, EncodeTextMap(record.environment)).Bind(32, int64_t{record.auto_pause});
+  insert.Bind(33, int64_t{record.auto_pause_keeps_memory}).Bind(34, int64_t{record.auto_resume});
+  insert.Bind(35, record.source_id).Bind(36, record.snapshot_id).Bind(37, record.next_top);
 }
 
 bool HasAll(const TextMap& metadata, const TextMap& wanted) {
@@ -109,7 +121,8 @@ Result<void> SandboxStore::Insert(const SandboxRecord& record) {
   SPACE_TRY(
       Statement insert,
       database_.Prepare("INSERT INTO sandboxes (" + std::string(kColumns) +
-                        ") VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"),
+                        ") VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,"
+                        "?,?,?,?,?,?,?)"),
       "store sandbox");
   BindRecord(insert, record);
   SPACE_TRY_VOID(insert.Run(), "store sandbox " + record.id);
@@ -117,20 +130,22 @@ Result<void> SandboxStore::Insert(const SandboxRecord& record) {
 }
 
 Result<void> SandboxStore::Write(const SandboxRecord& record, SandboxState from, SandboxState to) {
-  SPACE_TRY(
-      Statement update,
-      database_.Prepare("UPDATE sandboxes SET state=?, started_at=?, end_at=?, ended_at=?, "
-                        "envd_version=?, kernel_release=?, agent_version=?, vmm_pid=?, "
-                        "vmm_start_ticks=?, launch_us=?, hello_us=?, ready_us=?, death_reason=?, "
-                        "death_detail=?, last_serial_log=?, last_vmm_log=? WHERE id=? AND state=?"),
-      "store sandbox");
+  SPACE_TRY(Statement update,
+            database_.Prepare(
+                "UPDATE sandboxes SET state=?, started_at=?, end_at=?, ended_at=?, "
+                "envd_version=?, kernel_release=?, agent_version=?, vmm_pid=?, "
+                "vmm_start_ticks=?, launch_us=?, hello_us=?, ready_us=?, death_reason=?, "
+                "death_detail=?, last_serial_log=?, last_vmm_log=?, snapshot_id=?, next_top=? "
+                "WHERE id=? AND state=?"),
+            "store sandbox");
   update.Bind(1, SandboxStateName(to)).Bind(2, record.started_at).Bind(3, record.end_at);
   update.Bind(4, record.ended_at).Bind(5, record.envd_version).Bind(6, record.kernel_release);
   update.Bind(7, record.agent_version).Bind(8, record.vmm_pid).Bind(9, record.vmm_start_ticks);
   update.Bind(10, record.launch_us).Bind(11, record.hello_us).Bind(12, record.ready_us);
   update.Bind(13, record.death_reason).Bind(14, record.death_detail);
   update.Bind(15, record.last_serial_log).Bind(16, record.last_vmm_log);
-  update.Bind(17, record.id).Bind(18, SandboxStateName(from));
+  update.Bind(17, record.snapshot_id).Bind(18, record.next_top);
+  update.Bind(19, record.id).Bind(20, SandboxStateName(from));
   SPACE_TRY_VOID(update.Run(), "store sandbox " + record.id);
   if (database_.changed_rows() != 1) {
     return Fail(ErrorCode::kConflict,
@@ -198,7 +213,13 @@ Result<SandboxPage> SandboxStore::List(const SandboxQuery& query) {
 
 Result<std::vector<SandboxRecord>> SandboxStore::Live() {
   SandboxQuery query;
-  query.states = {SandboxState::kCreating, SandboxState::kRunning, SandboxState::kStopping};
+  for (const ShownState shown : {ShownState::kHidden, ShownState::kRunning, ShownState::kPaused}) {
+    for (const SandboxState state : StatesShownAs(shown)) {
+      if (IsLive(state)) {
+        query.states.push_back(state);
+      }
+    }
+  }
   query.limit = SIZE_MAX;
   SPACE_TRY(SandboxPage page, List(query), "list live sandboxes");
   return std::move(page.sandboxes);
@@ -211,6 +232,22 @@ Result<int64_t> SandboxStore::Count(std::string_view team_id, SandboxState state
   select.Bind(1, team_id).Bind(2, SandboxStateName(state));
   SPACE_TRY([[maybe_unused]] const bool has_row, select.Step(), "count sandboxes");
   return select.Number(0);
+}
+
+Result<std::vector<std::string>> SandboxStore::LiveOfTemplate(std::string_view template_id) {
+  SPACE_TRY(Statement select,
+            database_.Prepare("SELECT id FROM sandboxes WHERE template_id=? AND "
+                              "state<>'dead' ORDER BY id LIMIT 20"),
+            "find users of template");
+  select.Bind(1, template_id);
+  std::vector<std::string> ids;
+  for (;;) {
+    SPACE_TRY(const bool has_row, select.Step(), "find users of template");
+    if (!has_row) {
+      return ids;
+    }
+    ids.push_back(select.Text(0));
+  }
 }
 
 Result<int64_t> SandboxStore::ForgetDead(Micros before) {

@@ -34,7 +34,8 @@ class SandboxStore {
  public:
   explicit SandboxStore(Database& database) : database_(database) {}
 
-  // State kCreating. Fast, not synced: a power cut ends the VM as well.
+  // In the record's state: kCreating, or kRunning (or kDead) when nothing was stored before. Fast,
+  // not synced: a power cut ends the VM as well.
   Result<void> Insert(const SandboxRecord& record);
   // Changes the state and writes all other fields that may change, in one step. The record's own
   // state is what is stored now; it is set to `to` on success.
@@ -47,6 +48,8 @@ class SandboxStore {
   Result<SandboxPage> List(const SandboxQuery& query);
   Result<std::vector<SandboxRecord>> Live();
   Result<int64_t> Count(std::string_view team_id, SandboxState state);
+  // Ids of at most 20 that live and came from this template.
+  Result<std::vector<std::string>> LiveOfTemplate(std::string_view template_id);
   // Forgets sandboxes that died before `before`; their number.
   Result<int64_t> ForgetDead(Micros before);
 

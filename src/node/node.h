@@ -35,6 +35,28 @@ struct CreateSpec {
   bool is_public = true;  // false: the proxy wants a token for ports other than envd's
   std::string network;    // JSON, kept for info; empty: none given
   std::optional<bool> allow_internet;
+  bool auto_pause = false;  // at its end it is paused instead of killed
+  bool auto_pause_keeps_memory = true;
+  bool auto_resume = false;  // FindOrWake resumes it
+};
+
+struct ForkSpec {
+  int64_t count = 1;  // 1..100
+  int64_t timeout_seconds = 15;
+};
+using ForkOutcome = Result<SandboxRecord>;
+struct ForkReport {
+  std::vector<ForkOutcome> children;  // as many as were asked for; each succeeds or fails alone
+  std::string measures;               // JSON object, as in SnapshotRecord
+};
+
+struct ResumeSpec {
+  int64_t timeout_seconds = 300;
+  bool refuses_running = false;  // kConflict when it runs (E2B's old resume); else it is extended
+};
+struct ResumeOutcome {
+  SandboxRecord record;
+  bool was_running = false;  // 200 instead of 201
 };
 
 struct SandboxLogs {
@@ -64,6 +86,35 @@ class Node {
   asio::awaitable<Result<void>> Kill(std::string team_id, std::string id);
   asio::awaitable<void> KillAll();
 
+  // The sandbox goes on while its copies start. All of them share everything below their own tops.
+  //   errors: kInvalidArgument naming count, kNotFound, kConflict when it is paused or changing its
+  //   state, kExhausted when not even one fits, kInternal when the snapshot failed
+  asio::awaitable<Result<ForkReport>> Fork(std::string team_id, std::string id, ForkSpec spec);
+  // Kept until it is deleted; a template of its own (PublicSnapshotId). `name` may be "", "name",
+  // "name:tag" or "namespace/name[:tag]", the namespace being the team's name.
+  //   errors: kInvalidArgument naming name, kNotFound, kConflict when it is paused or another
+  //   snapshot runs; kExhausted when the disk is full: the sandbox goes on
+  asio::awaitable<Result<SnapshotRecord>> Snapshot(std::string team_id, std::string id,
+                                                   std::string name);
+  // Answers when the snapshot is on the disk and the VM is gone. Parallel ones join; a snapshot in
+  // progress is waited for. Without memory the guest is booted anew by Resume.
+  //   errors: kNotFound, kConflict when it is paused already
+  asio::awaitable<Result<void>> Pause(std::string team_id, std::string id, bool keep_memory);
+  // Answers when the agent answers. Parallel ones join one restore. The end is now + timeout, of a
+  // running one never earlier than it was.
+  //   errors: kNotFound, kConflict (refuses_running; a snapshot runs), kExhausted; a restore that
+  //   failed leaves it paused
+  asio::awaitable<Result<ResumeOutcome>> Resume(std::string team_id, std::string id,
+                                                ResumeSpec spec);
+
+  Result<SnapshotPage> ListSnapshots(const SnapshotQuery& query);
+  // The kept one that a client means by "<template id>[:tag]" or "[namespace/]name[:tag]".
+  Result<SnapshotRecord> FindSnapshot(const std::string& team_id, const std::string& reference);
+  // Without a tag: every snapshot of that name.
+  //   errors: kNotFound; kInvalidArgument (E2B wants a 400) naming the sandboxes, running or
+  //   paused, that were made from it
+  asio::awaitable<Result<void>> DeleteSnapshot(std::string team_id, std::string reference);
+
   // The end is now + seconds. 0 ends it now.
   Result<SandboxRecord> SetTimeout(const std::string& team_id, std::string_view id,
                                    int64_t seconds);
@@ -75,8 +126,15 @@ class Node {
   // In any state, the dead included.
   Result<SandboxRecord> FindAny(const std::string& team_id, std::string_view id);
   Result<SandboxLogs> Logs(const std::string& team_id, std::string_view id);
+  // One that clients see: running, paused or between the two (ShownAs). kNotFound like FindRunning.
+  Result<SandboxRecord> FindShown(const std::string& team_id, std::string_view id);
   // For the proxy; null unless it runs.
   std::shared_ptr<Sandbox> FindUsable(std::string_view id);
+  // The record of a sandbox that is not usable but would wake (auto_resume, paused with memory).
+  // Check tokens against it, then Wake.
+  std::optional<SandboxRecord> FindWakeable(std::string_view id);
+  // Resumes it for max(300 s, the TTL it was made with); null when that failed.
+  asio::awaitable<std::shared_ptr<Sandbox>> Wake(std::string id);
 
   Catalog& catalog() { return catalog_; }
   const Config& config() const { return config_; }
