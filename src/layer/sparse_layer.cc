@@ -29,32 +29,8 @@ static_assert(sizeof(Header) == 4096);
 static_assert(offsetof(Header, crc) == 4092);
 static_assert(std::is_trivially_copyable_v<Header>);
 
-struct MapBlock {
-  uint32_t crc = 0;  // of what follows
-  uint32_t reserved = 0;
-  std::array<uint8_t, 4088> states{};
-};
-static_assert(sizeof(MapBlock) == 4096);
-
-// The object's bytes; both structs have no padding.
-template <class T>
-std::string_view TextOf(const T& object) {
-  return {reinterpret_cast<const char*>(&object), sizeof(object)};
-}
-
 uint32_t CrcOf(const Header& header) {
-  return Crc32c(TextOf(header).substr(0, offsetof(Header, crc)));
-}
-uint32_t CrcOf(const MapBlock& block) { return Crc32c(TextOf(block).substr(sizeof(block.crc))); }
-
-bool IsHole(const MapBlock& block) {
-  return std::ranges::all_of(TextOf(block), [](char byte) { return byte == 0; });
-}
-
-// The state 3 does not exist: both bits of one page set.
-bool HasUnknownState(const MapBlock& block) {
-  return std::ranges::any_of(block.states,
-                             [](uint8_t four) { return (four & (four >> 1) & 0x55) != 0; });
+  return Crc32c({reinterpret_cast<const char*>(&header), offsetof(Header, crc)});
 }
 
 Result<Header> ReadHeader(int fd) {
@@ -99,7 +75,7 @@ SparseLayer::SparseLayer(UniqueFd fd, uint64_t page_count, const LayerId& id)
     : fd_(std::move(fd)),
       page_count_(page_count),
       id_(id),
-      blocks_((page_count + kPagesPerBlock - 1) / kPagesPerBlock) {}
+      blocks_(PageMapBlock::CountFor(page_count)) {}
 
 Result<SparseLayer> SparseLayer::Open(UniqueFd fd) {
   SPACE_TRY(const Header header, ReadHeader(fd.get()), "open layer");
@@ -110,19 +86,22 @@ Result<SparseLayer> SparseLayer::Open(UniqueFd fd) {
 
 Result<void> SparseLayer::LoadMap() {
   SPACE_TRY(const uint64_t file_bytes, FileSize(fd_.get()), "read layer map");
-  for (size_t at = 0; at < blocks_.size() && BlockOffset(at) < file_bytes; ++at) {
-    MapBlock block;
-    SPACE_TRY_VOID(
-        PreadFull(fd_.get(), std::as_writable_bytes(std::span(&block, 1)), BlockOffset(at)),
-        "read layer map");
-    if (IsHole(block)) {
+  for (size_t at = 0; at < blocks_.size(); ++at) {
+    const uint64_t offset = PageMapBlock::FileOffset(page_count_, at);
+    if (offset >= file_bytes) {
+      break;
+    }
+    PageMapBlock block;
+    SPACE_TRY_VOID(PreadFull(fd_.get(), std::as_writable_bytes(std::span(&block, 1)), offset),
+                   "read layer map");
+    if (block.is_hole()) {
       continue;
     }
-    if (block.crc != CrcOf(block) || block.reserved != 0 || HasUnknownState(block)) {
+    if (!block.is_intact()) {
       return Fail(ErrorCode::kInvalidArgument, "layer map is damaged");
     }
     blocks_[at] = std::make_unique<Block>();
-    blocks_[at]->states = block.states;
+    blocks_[at]->map = block;
   }
   return {};
 }
@@ -130,7 +109,7 @@ Result<void> SparseLayer::LoadMap() {
 bool SparseLayer::is_empty() const {
   return std::ranges::all_of(blocks_, [](const std::unique_ptr<Block>& block) {
     return block == nullptr ||
-           std::ranges::all_of(block->states, [](uint8_t four) { return four == 0; });
+           std::ranges::all_of(block->map.states, [](uint8_t four) { return four == 0; });
   });
 }
 
@@ -138,28 +117,22 @@ PageState SparseLayer::StateOf(uint64_t page) const {
   if (page >= page_count_) {
     return PageState::kAbsent;
   }
-  const Block* block = blocks_[page / kPagesPerBlock].get();
-  if (block == nullptr) {
-    return PageState::kAbsent;
-  }
-  const uint64_t within = page % kPagesPerBlock;
-  return static_cast<PageState>((block->states[within / 4] >> (within % 4 * 2)) & 3);
+  const Block* block = blocks_[page / PageMapBlock::kPages].get();
+  return block == nullptr ? PageState::kAbsent : block->map.StateOf(page % PageMapBlock::kPages);
 }
 
 void SparseLayer::Mark(uint64_t first, uint64_t count, PageState state) {
   SPACE_CHECK(count <= page_count_ && first <= page_count_ - count);
   for (uint64_t page = first; page < first + count; ++page) {
-    std::unique_ptr<Block>& block = blocks_[page / kPagesPerBlock];
+    std::unique_ptr<Block>& block = blocks_[page / PageMapBlock::kPages];
     if (block == nullptr) {
       block = std::make_unique<Block>();
     }
-    const uint64_t within = page % kPagesPerBlock;
-    uint8_t& four = block->states[within / 4];
-    const int shift = static_cast<int>(within % 4 * 2);
-    const auto changed =
-        static_cast<uint8_t>((four & ~(3 << shift)) | (static_cast<int>(state) << shift));
-    block->is_dirty |= changed != four;
-    four = changed;
+    const uint64_t within = page % PageMapBlock::kPages;
+    if (block->map.StateOf(within) != state) {
+      block->map.SetState(within, state);
+      block->is_dirty = true;
+    }
   }
 }
 
@@ -168,11 +141,10 @@ Result<void> SparseLayer::WriteMap() {
     if (blocks_[at] == nullptr || !blocks_[at]->is_dirty) {
       continue;
     }
-    MapBlock block;
-    block.states = blocks_[at]->states;
-    block.crc = CrcOf(block);
-    SPACE_TRY_VOID(PwriteFull(fd_.get(), std::as_bytes(std::span(&block, 1)), BlockOffset(at)),
-                   "write layer map");
+    blocks_[at]->map.Seal();
+    SPACE_TRY_VOID(
+        PwriteFull(fd_.get(), blocks_[at]->map.bytes(), PageMapBlock::FileOffset(page_count_, at)),
+        "write layer map");
     blocks_[at]->is_dirty = false;
   }
   return {};

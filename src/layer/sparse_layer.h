@@ -22,10 +22,9 @@
 #include <vector>
 
 #include "base/fd.h"
+#include "layer/page_map.h"
 
 namespace space {
-
-enum class PageState : uint8_t { kAbsent = 0, kPresent = 1, kZero = 2 };
 
 using LayerId = std::array<std::byte, 16>;
 
@@ -61,16 +60,13 @@ class SparseLayer {
   Result<void> WriteMap();
 
  private:
-  static constexpr size_t kMapBytes = 4088;
-  static constexpr uint64_t kPagesPerBlock = kMapBytes * 4;
   struct Block {
     bool is_dirty = false;
-    std::array<uint8_t, kMapBytes> states{};
+    PageMapBlock map;  // its checksum is set when it is written
   };
 
   SparseLayer(UniqueFd fd, uint64_t page_count, const LayerId& id);
   Result<void> LoadMap();
-  uint64_t BlockOffset(uint64_t block) const { return (1 + page_count_ + block) * 4096; }
 
   UniqueFd fd_;
   uint64_t page_count_ = 0;

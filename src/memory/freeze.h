@@ -32,7 +32,7 @@ struct FreezePlan {
   MemoryMap map_after;
   // Pages that may differ from zero; what is in a run and not in here is not even looked at.
   PageBitmap content;
-  // Pages that a kept layer has something for: a zero page there needs a tombstone.
+  // Pages that a kept layer may have something for: a zero page there needs a tombstone.
   PageBitmap below;
   // Not to be copied by the fork: clean, mapped, not in a run.
   std::vector<PageRange> dont_fork;
@@ -62,6 +62,7 @@ class [[nodiscard]] DontForkMarks {
   const FreezePlan& plan_;
   const GuestMemory& memory_;
   size_t marked_ = 0;
+  bool is_undone_ = false;
 };
 
 // Before the pause: `fd` is an empty sparse layer for exactly this memory; its id.

@@ -46,7 +46,8 @@ uint32_t Portable(std::string_view bytes, uint32_t crc) {
 }  // namespace
 
 uint32_t Crc32c(std::string_view bytes, uint32_t before) {
-  static const bool is_native = __builtin_cpu_supports("sse4.2") != 0;
+  // Not a static: its guard could be held for ever in a child of fork.
+  const bool is_native = __builtin_cpu_supports("sse4.2") != 0;
   return ~(is_native ? Native(bytes, ~before) : Portable(bytes, ~before));
 }
 
