@@ -6,6 +6,7 @@
 #include "base/units.h"
 #include "input.h"
 #include "layer/layered_image.h"
+#include "layer/merge.h"
 #include "state/crc32c.h"
 
 namespace {
@@ -52,6 +53,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     Mend(file);
   }
   static_cast<void>(PwriteFull(fd.get(), file, 0));
+  const UniqueFd merged = *CreateMemfd("merged");
+  static_cast<void>(CreateSparseLayer(merged.get(), 3 * kPageBytes));
+  const int from = fd.get();
+  static_cast<void>(MergeLayers({&from, 1}, *merged.Duplicate(), MergeBelow::kLayers));
   std::vector<LayerSource> layers;
   layers.push_back({std::move(fd), LayerFormat::kSparse, (flags & 4) != 0});
   auto image = LayeredImage::Open(std::move(layers), 3 * kPageBytes);
@@ -61,6 +66,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     static_cast<void>(image->Write({1, 1}, std::span(pages).first(kPageBytes)));
     static_cast<void>(image->Discard({0, 1}));
     static_cast<void>(image->Flush());
+    UniqueFd top = *CreateMemfd("top");
+    static_cast<void>(CreateSparseLayer(top.get(), 3 * kPageBytes));
+    static_cast<void>(image->Freeze(std::move(top)));
+    static_cast<void>(image->Write({0, 1}, std::span(pages).first(kPageBytes)));
   }
   return 0;
 }

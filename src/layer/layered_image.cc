@@ -141,6 +141,7 @@ Result<LayeredImage> LayeredImage::Open(std::vector<LayerSource> layers, uint64_
   }
   LayeredImage image;
   image.page_count_ = size_bytes / kPageBytes;
+  image.index_ = PageIndex(image.page_count_);
   for (size_t place = 0; place < layers.size(); ++place) {
     LayerSource& source = layers[place];
     const bool is_top = place + 1 == layers.size();
@@ -166,24 +167,37 @@ Result<LayeredImage> LayeredImage::Open(std::vector<LayerSource> layers, uint64_
     if (source.is_writable && layer.page_count() != image.page_count_) {
       return Bad("writable layer is not of the image's size", place);
     }
-    image.is_writable_ = source.is_writable;
-    image.sparse_.push_back(std::move(layer));
+    if (image.frozen_.size() == PageIndex::kMaxLayers) {
+      return Bad("image has too many layers", place);
+    }
+    image.index_.Overlay(layer, image.TopSource());
+    if (source.is_writable) {
+      image.top_.emplace(std::move(layer));
+    } else {
+      const LayerId id = layer.id();
+      image.frozen_.push_back({std::move(layer).TakeFd(), id});
+    }
   }
   return image;
 }
 
 LayeredImage::~LayeredImage() {
-  if (is_writable_ && !sparse_.empty()) {
+  if (top_.has_value() && top_->fd() != -1) {
     // Nobody is left to tell; a layer that must be whole is flushed first.
-    static_cast<void>(sparse_.back().WriteMap());
+    static_cast<void>(top_->WriteMap());
   }
+}
+
+// The writable top's, or that of the layer to come.
+PageIndex::Source LayeredImage::TopSource() const {
+  return static_cast<PageIndex::Source>(frozen_.size() + 1);
 }
 
 Result<void> LayeredImage::CheckRange(PageRange range, bool for_writing) const {
   if (range.count > page_count_ || range.first > page_count_ - range.count) {
     return Fail(ErrorCode::kInvalidArgument, "pages outside the image");
   }
-  if (for_writing && !is_writable_) {
+  if (for_writing && !top_.has_value()) {
     return Fail(ErrorCode::kPermissionDenied, "image is read-only");
   }
   return {};
@@ -191,27 +205,16 @@ Result<void> LayeredImage::CheckRange(PageRange range, bool for_writing) const {
 
 // The longest run at the start of `range`: pages of one layer lie side by side in its file.
 LayeredImage::Run LayeredImage::FindRun(PageRange range) const {
-  constexpr size_t kBottom = ~size_t{0};
-  // Which layer decides about a page; kBottom for the raw layer or none.
-  const auto decide = [&](uint64_t page) -> std::pair<size_t, PageState> {
-    for (size_t at = sparse_.size(); at-- > 0;) {
-      const PageState state = sparse_[at].StateOf(page);
-      if (state != PageState::kAbsent) {
-        return {state == PageState::kZero ? kBottom : at, state};
-      }
-    }
-    return {kBottom, PageState::kAbsent};
-  };
-  const auto first = decide(range.first);
-  Run run{.count = 1};
-  while (run.count < range.count && decide(range.first + run.count) == first) {
-    ++run.count;
+  const PageIndex::Run found = index_.FindRun(range);
+  Run run{.count = found.count};
+  if (found.source == PageIndex::kZeros) {
+    return run;
   }
-  if (first.second == PageState::kPresent) {
-    run.fd = sparse_[first.first].fd();
+  if (found.source != PageIndex::kBelow) {
+    const bool is_top = found.source > frozen_.size();
+    run.fd = is_top ? top_->fd() : frozen_[found.source - size_t{1}].fd.get();
     run.offset = SparseLayer::FileOffset(range.first);
-  } else if (first.second == PageState::kAbsent && bottom_.has_value() &&
-             range.first * kPageBytes < bottom_->size_bytes) {
+  } else if (bottom_.has_value() && range.first * kPageBytes < bottom_->size_bytes) {
     run.fd = bottom_->fd.get();
     run.offset = range.first * kPageBytes;
   }
@@ -244,12 +247,12 @@ Result<void> LayeredImage::Write(PageRange range,
   if (!HoldsExactly(parts, range.count * kPageBytes)) {
     return Fail(ErrorCode::kInvalidArgument, "buffers do not match the pages to write");
   }
-  SparseLayer& top = sparse_.back();
   PartCursor<const std::byte> from(parts);
   SPACE_TRY_VOID(
-      WriteAt(top.fd(), SparseLayer::FileOffset(range.first), range.count * kPageBytes, from),
+      WriteAt(top_->fd(), SparseLayer::FileOffset(range.first), range.count * kPageBytes, from),
       "write image");
-  top.Mark(range.first, range.count, PageState::kPresent);
+  top_->Mark(range.first, range.count, PageState::kPresent);
+  index_.Set(range, TopSource());
   return {};
 }
 
@@ -266,11 +269,11 @@ Result<void> LayeredImage::Discard(PageRange range) {
   if (range.count == 0) {
     return {};
   }
-  SparseLayer& top = sparse_.back();
   // The tombstones alone make it read as zeros: a file system that cannot punch holes only keeps
   // the space.
-  top.Mark(range.first, range.count, PageState::kZero);
-  if (::fallocate(top.fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+  top_->Mark(range.first, range.count, PageState::kZero);
+  index_.Set(range, PageIndex::kZeros);
+  if (::fallocate(top_->fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                   static_cast<off_t>(SparseLayer::FileOffset(range.first)),
                   static_cast<off_t>(range.count * kPageBytes)) != 0 &&
       errno != EOPNOTSUPP) {
@@ -280,12 +283,11 @@ Result<void> LayeredImage::Discard(PageRange range) {
 }
 
 Result<void> LayeredImage::Flush() {
-  if (!is_writable_) {
+  if (!top_.has_value()) {
     return {};
   }
-  SparseLayer& top = sparse_.back();
-  SPACE_TRY_VOID(top.WriteMap(), "flush image");
-  if (::fdatasync(top.fd()) != 0) {
+  SPACE_TRY_VOID(top_->WriteMap(), "flush image");
+  if (::fdatasync(top_->fd()) != 0) {
     return FailErrno("flush image");
   }
   return {};
@@ -293,24 +295,31 @@ Result<void> LayeredImage::Flush() {
 
 std::vector<LayerId> LayeredImage::layer_ids() const {
   std::vector<LayerId> ids;
-  for (const SparseLayer& layer : sparse_) {
-    ids.push_back(layer.id());
+  for (const FrozenLayer& layer : frozen_) {
+    ids.push_back(layer.id);
+  }
+  if (top_.has_value()) {
+    ids.push_back(top_->id());
   }
   return ids;
 }
 
 Result<int> LayeredImage::Freeze(UniqueFd new_top) {
-  if (!is_writable_) {
+  if (!top_.has_value()) {
     return Fail(ErrorCode::kPermissionDenied, "image is read-only");
+  }
+  if (frozen_.size() + 1 >= PageIndex::kMaxLayers) {
+    return Fail(ErrorCode::kExhausted, "image has too many layers");
   }
   SPACE_TRY(SparseLayer next, SparseLayer::Open(std::move(new_top)), "new top layer");
   if (next.page_count() != page_count_ || !next.is_empty()) {
     return Fail(ErrorCode::kInvalidArgument, "new top layer is not empty or of another size");
   }
-  SPACE_TRY_VOID(sparse_.back().WriteMap(), "freeze top layer");
-  const int frozen = sparse_.back().fd();
-  sparse_.push_back(std::move(next));
-  return frozen;
+  SPACE_TRY_VOID(top_->WriteMap(), "freeze top layer");
+  const LayerId id = top_->id();
+  frozen_.push_back({std::move(*top_).TakeFd(), id});
+  top_.emplace(std::move(next));
+  return frozen_.back().fd.get();
 }
 
 }  // namespace space

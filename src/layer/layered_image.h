@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/fd.h"
+#include "layer/page_index.h"
 #include "layer/page_range.h"
 #include "layer/sparse_layer.h"
 
@@ -29,6 +30,7 @@ class LayeredImage {
  public:
   // `layers` bottom first, at least one. `size_bytes` (multiple of 4096) is at least what each
   // layer holds; behind a shorter layer its pages are absent. Descriptors are kept.
+  // At most 254 sparse layers; reading costs the same however many they are.
   //   errors: kInvalidArgument, naming the layer by its place
   static Result<LayeredImage> Open(std::vector<LayerSource> layers, uint64_t size_bytes);
   LayeredImage(LayeredImage&&) noexcept = default;
@@ -39,7 +41,7 @@ class LayeredImage {
 
   uint64_t size_bytes() const { return page_count_ * 4096; }
   uint64_t page_count() const { return page_count_; }
-  bool is_writable() const { return is_writable_; }
+  bool is_writable() const { return top_.has_value(); }
 
   // The parts together hold exactly range.count * 4096 bytes; a part may be of any length.
   //   errors: kInvalidArgument outside the image, kPermissionDenied on a read-only image, kIo
@@ -60,7 +62,8 @@ class LayeredImage {
   // `new_top` (an empty sparse layer of the image's size) takes the writes from here on. Does not
   // wait for the disk: the descriptor returned is the frozen layer's, for fdatasync; it stays owned
   // by the image. On failure nothing has changed.
-  //   errors: kPermissionDenied on a read-only image, kInvalidArgument for a wrong new top
+  //   errors: kPermissionDenied on a read-only image, kInvalidArgument for a wrong new top,
+  //   kExhausted when the chain is as long as it can be
   Result<int> Freeze(UniqueFd new_top);
 
  private:
@@ -73,11 +76,18 @@ class LayeredImage {
   LayeredImage() = default;
   Result<void> CheckRange(PageRange range, bool for_writing) const;
   Run FindRun(PageRange range) const;
+  PageIndex::Source TopSource() const;
+
+  struct FrozenLayer {
+    UniqueFd fd;
+    LayerId id{};
+  };
 
   std::optional<RawLayer> bottom_;
-  std::vector<SparseLayer> sparse_;  // upwards
+  std::vector<FrozenLayer> frozen_;  // sparse ones, upwards; their maps are in the index
+  std::optional<SparseLayer> top_;   // when writable
+  PageIndex index_;
   uint64_t page_count_ = 0;
-  bool is_writable_ = false;
 };
 
 }  // namespace space

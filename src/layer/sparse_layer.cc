@@ -121,6 +121,38 @@ PageState SparseLayer::StateOf(uint64_t page) const {
   return block == nullptr ? PageState::kAbsent : block->map.StateOf(page % PageMapBlock::kPages);
 }
 
+SparseLayer::MarkedRun SparseLayer::NextMarked(uint64_t from) const {
+  MarkedRun run;
+  // Behind page_count a map may hold anything.
+  for (uint64_t page = from; page < page_count_;) {
+    const Block* block = blocks_[page / PageMapBlock::kPages].get();
+    const uint64_t within = page % PageMapBlock::kPages;
+    if (block == nullptr) {
+      if (run.pages.count > 0) {
+        break;
+      }
+      page += PageMapBlock::kPages - within;
+      continue;
+    }
+    const uint8_t four = block->map.states[within / 4];
+    const auto state = static_cast<PageState>((four >> (within % 4 * 2)) & 3);
+    if (run.pages.count == 0) {
+      if (state == PageState::kAbsent) {
+        page += four == 0 ? 4 - within % 4 : 1;
+        continue;
+      }
+      run = {{page, 0}, state};
+    } else if (state != run.state) {
+      break;
+    }
+    // Four pages of one state at once.
+    const bool is_whole = within % 4 == 0 && four == static_cast<uint8_t>(state) * 0x55;
+    page = std::min(page_count_, page + (is_whole ? 4 : 1));
+    run.pages.count = page - run.pages.first;
+  }
+  return run;
+}
+
 void SparseLayer::Mark(uint64_t first, uint64_t count, PageState state) {
   SPACE_CHECK(count <= page_count_ && first <= page_count_ - count);
   for (uint64_t page = first; page < first + count; ++page) {

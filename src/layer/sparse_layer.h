@@ -23,6 +23,7 @@
 
 #include "base/fd.h"
 #include "layer/page_map.h"
+#include "layer/page_range.h"
 
 namespace space {
 
@@ -54,6 +55,14 @@ class SparseLayer {
 
   // Pages at and behind page_count are absent.
   PageState StateOf(uint64_t page) const;
+  // The next run of present pages or of tombstones at or behind `from`; count 0: none is left.
+  struct MarkedRun {
+    PageRange pages;
+    PageState state = PageState::kAbsent;
+  };
+  MarkedRun NextMarked(uint64_t from) const;
+  // Gives the descriptor up, with what was not written by WriteMap.
+  UniqueFd TakeFd() && { return std::move(fd_); }
   // `state` for `count` pages, all below page_count. In memory until WriteMap.
   void Mark(uint64_t first, uint64_t count, PageState state);
   // Writes the changed blocks of the map; does not wait for the disk.
