@@ -20,6 +20,7 @@ using namespace space::agent;
 constexpr const char* kUsage =
     "usage: space-agent serve --listen unix:PATH|tcp:ADDRESS:PORT [--listen ...]\n"
     "                         [--default-user NAME] [--token-file FILE]\n"
+    "                         [--guest-root DIR] [--cgroup DIR]   for tests: /freeze and /init\n"
     "       space-agent version\n"
     "Without arguments and as PID 1 it boots a guest.\n";
 
@@ -42,16 +43,15 @@ int Complain(const std::string& message) {
   }
   // Requests that come meanwhile wait in the listeners' queues.
   pid1::FinishSetup(*guest);
-  Settings settings;
-  settings.is_guest = true;
-  RunGuest(*std::move(listeners), std::move(settings), [] { pid1::PowerOff(); });
+  RunGuest(*std::move(listeners), Settings(), [] { pid1::PowerOff(); });
   pid1::PowerOff();
 }
 
 Result<void> ParseServe(int argc, char** argv, ServeOptions& options) {
   for (int i = 2; i < argc; ++i) {
     const std::string_view flag = argv[i];
-    if (flag != "--listen" && flag != "--default-user" && flag != "--token-file") {
+    if (flag != "--listen" && flag != "--default-user" && flag != "--token-file" &&
+        flag != "--guest-root" && flag != "--cgroup") {
       return Fail(ErrorCode::kInvalidArgument, "unknown argument", flag);
     }
     if (i + 1 >= argc) {
@@ -62,6 +62,10 @@ Result<void> ParseServe(int argc, char** argv, ServeOptions& options) {
       options.listen.push_back(value);
     } else if (flag == "--default-user") {
       options.settings.default_user = value;
+    } else if (flag == "--guest-root") {
+      options.guest_root = value;
+    } else if (flag == "--cgroup") {
+      options.cgroup = value;
     } else {
       SPACE_TRY(std::string token, ReadFile(value, 4096), "read token file");
       token.erase(token.find_last_not_of(" \r\n") + 1);

@@ -7,7 +7,6 @@
 #include "agent/access.h"
 #include "agent/compose.h"
 #include "agent/download.h"
-#include "agent/init_request.h"
 #include "agent/metrics.h"
 #include "agent/respond.h"
 #include "agent/upload.h"
@@ -16,7 +15,6 @@
 namespace space::agent {
 namespace {
 
-constexpr size_t kMaxInitBytes = 1 << 20;
 constexpr std::array<std::string_view, 8> kInternalPaths{
     "/init", "/freeze", "/unfreeze", "/collapse", "/fsfreeze", "/fsthaw", "/upgrade", "/poweroff"};
 
@@ -35,11 +33,13 @@ std::string EnvironmentJson(const std::map<std::string, std::string>& environmen
 
 }  // namespace
 
-Envd::Envd(const asio::any_io_executor& executor, Settings settings)
+Envd::Envd(const asio::any_io_executor& executor, Settings settings, Guest guest)
     : settings_(std::move(settings)),
+      guest_(std::move(guest)),
       processes_(executor),
-      process_service_(processes_, settings_),
-      filesystem_service_(pool_, settings_) {}
+      process_service_(processes_, settings_, guest_.freezer),
+      filesystem_service_(pool_, settings_),
+      life_cycle_(guest_, processes_, settings_, pool_) {}
 
 asio::awaitable<void> Envd::Serve(http::Exchange& exchange) {
   const http::RequestHead& request = exchange.request();
@@ -76,8 +76,8 @@ asio::awaitable<void> Envd::ServeInternal(http::Exchange& exchange, std::string_
   if (exchange.request().method != "POST") {
     co_return co_await RespondRestError(exchange, 405, "use POST");
   }
-  if (path == "/init") {
-    co_return co_await ServeInit(exchange);
+  if (path == "/init" || path == "/freeze" || path == "/unfreeze") {
+    co_return co_await life_cycle_.Serve(exchange, path);
   }
   if (path == "/poweroff" && on_power_off) {
     co_await RespondEmpty(exchange, 204);
@@ -85,19 +85,6 @@ asio::awaitable<void> Envd::ServeInternal(http::Exchange& exchange, std::string_
     co_return;
   }
   co_await RespondRestError(exchange, 501, std::string(path) + " is not implemented");
-}
-
-asio::awaitable<void> Envd::ServeInit(http::Exchange& exchange) {
-  const auto body = co_await exchange.ReadAll(kMaxInitBytes);
-  if (!body) {
-    co_return co_await RespondRestError(exchange, 400, body.error().message());
-  }
-  const auto applied = ApplyInit(*body, settings_);
-  if (!applied) {
-    co_return co_await RespondRestError(exchange, RestStatus(applied.error()),
-                                        applied.error().message());
-  }
-  co_await RespondEmpty(exchange, 204);
 }
 
 asio::awaitable<void> Envd::ServeFiles(http::Exchange& exchange, const http::Target& target) {

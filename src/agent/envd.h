@@ -8,6 +8,8 @@
 
 #include "agent/cpu_usage.h"
 #include "agent/filesystem_service.h"
+#include "agent/guest.h"
+#include "agent/life_cycle.h"
 #include "agent/process_service.h"
 #include "agent/process_table.h"
 #include "agent/settings.h"
@@ -20,7 +22,7 @@ constexpr std::string_view kHostPeer = "host";
 
 class Envd {
  public:
-  Envd(const asio::any_io_executor& executor, Settings settings);
+  Envd(const asio::any_io_executor& executor, Settings settings, Guest guest);
 
   ProcessTable& processes() { return processes_; }
   // The handler for http::Server.
@@ -30,17 +32,18 @@ class Envd {
 
  private:
   asio::awaitable<void> ServeInternal(http::Exchange& exchange, std::string_view path);
-  asio::awaitable<void> ServeInit(http::Exchange& exchange);
   asio::awaitable<void> ServeRest(http::Exchange& exchange, const http::Target& target);
   asio::awaitable<void> ServeFiles(http::Exchange& exchange, const http::Target& target);
   asio::awaitable<void> ServeRpc(http::Exchange& exchange, const http::Target& target);
 
   Settings settings_;
+  Guest guest_;
   asio::thread_pool pool_{1};
   ProcessTable processes_;
   ProcessService process_service_;
   FilesystemService filesystem_service_;
   CpuUsage cpu_usage_;
+  LifeCycle life_cycle_;
 };
 
 }  // namespace space::agent

@@ -2,32 +2,25 @@
 
 #include <sys/stat.h>
 
-#include <cstdlib>
-#include <ctime>
+#include <chrono>
 
-#include "agent/codec.h"
-#include "agent/proto/rest.pb.h"
-#include "base/fd.h"
+#include "agent/identity.h"
 #include "base/log.h"
 
 namespace space::agent {
 namespace {
 
 // Below this the clock is left alone: a step back of a moment breaks more than it mends.
-constexpr int64_t kMinClockErrorNs = 50'000'000;
+constexpr std::chrono::milliseconds kMinClockError{50};
 
-void SetClock(const google::protobuf::Timestamp& timestamp) {
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
-  const int64_t off_seconds = timestamp.seconds() - now.tv_sec;
-  if (std::llabs(off_seconds) <= 1 &&
-      std::llabs(off_seconds * 1'000'000'000 + (timestamp.nanos() - now.tv_nsec)) <
-          kMinClockErrorNs) {
+void SetClock(KernelState& kernel, const google::protobuf::Timestamp& timestamp) {
+  const WallTime wanted =
+      std::chrono::seconds(timestamp.seconds()) + std::chrono::nanoseconds(timestamp.nanos());
+  if (std::chrono::abs(wanted - kernel.Now()) < kMinClockError) {
     return;
   }
-  const timespec wanted{.tv_sec = timestamp.seconds(), .tv_nsec = timestamp.nanos()};
-  if (clock_settime(CLOCK_REALTIME, &wanted) < 0) {
-    log::Warn("clock_not_set", {{"seconds", timestamp.seconds()}});
+  if (const auto set = kernel.SetClock(wanted); !set) {
+    log::Warn("clock_not_set", {{"error", set.error().message()}});
   }
 }
 
@@ -36,28 +29,26 @@ std::string ValueOr(const Settings& settings, const char* name, std::string_view
   return found == settings.environment.end() ? std::string(fallback) : found->second;
 }
 
-void WriteIds(const Settings& settings) {
-  mkdir("/run/e2b", 0755);
+void WriteIds(const std::string& root, const Settings& settings) {
+  mkdir((root + "/run/e2b").c_str(), 0755);
   for (const char* name : {"E2B_SANDBOX_ID", "E2B_TEMPLATE_ID"}) {
     const auto found = settings.environment.find(name);
     if (found != settings.environment.end()) {
       // Programs in the sandbox find its id here whatever their environment is.
-      (void)WriteFileAtomically(std::string("/run/e2b/.") + name, found->second, 0644);
+      (void)OverwriteFile(root + "/run/e2b/." + name, found->second, 0644);
     }
   }
-  (void)WriteFileAtomically("/run/e2b/.E2B_SANDBOX", "true", 0644);
+  (void)OverwriteFile(root + "/run/e2b/.E2B_SANDBOX", "true", 0644);
   const std::string template_id = ValueOr(settings, "E2B_TEMPLATE_ID", "");
-  (void)WriteFileAtomically("/.e2b",
-                            "ENV_ID=" + template_id + "\nTEMPLATE_ID=" + template_id +
-                                "\nBUILD_ID=" + ValueOr(settings, "E2B_BUILD_ID", "") + "\n",
-                            0644);
+  (void)OverwriteFile(root + "/.e2b",
+                      "ENV_ID=" + template_id + "\nTEMPLATE_ID=" + template_id +
+                          "\nBUILD_ID=" + ValueOr(settings, "E2B_BUILD_ID", "") + "\n",
+                      0644);
 }
 
 }  // namespace
 
-Result<void> ApplyInit(std::string_view body, Settings& settings) {
-  rpc::rest::InitRequest request;
-  SPACE_TRY_VOID(Decode(Codec::kJson, body, request), "init");
+void ApplyInit(const rpc::rest::InitRequest& request, Settings& settings, Guest& guest) {
   if (request.env_vars_size() > 0) {
     settings.environment = {request.env_vars().begin(), request.env_vars().end()};
   }
@@ -70,13 +61,12 @@ Result<void> ApplyInit(std::string_view body, Settings& settings) {
   if (request.has_default_workdir()) {
     settings.default_workdir = request.default_workdir();
   }
-  if (settings.is_guest) {
-    if (request.has_timestamp()) {
-      SetClock(request.timestamp());
-    }
-    WriteIds(settings);
+  if (request.has_timestamp() && !request.has_restore()) {
+    SetClock(*guest.kernel, request.timestamp());
   }
-  return {};
+  if (guest.root) {
+    WriteIds(*guest.root, settings);
+  }
 }
 
 }  // namespace space::agent

@@ -60,6 +60,8 @@ class Process : public std::enable_shared_from_this<Process> {
   // SIGKILL to the whole group at that time, whoever is connected then; `starter` sees kTimeout.
   void KillAt(Clock::time_point deadline, std::shared_ptr<Subscription> starter);
   void KillGroup(int signal) const;
+  // Output is read until the process itself ends, not until its children close it too.
+  void EndWithExit() { was_signalled_ = true; }
 
   // From the reaper: `wait_status` as of waitpid.
   void OnExit(int wait_status);

@@ -96,6 +96,10 @@ asio::awaitable<void> ProcessService::Serve(RpcCall& call, std::string_view meth
 
 Result<SpawnRequest> ProcessService::MakeSpawnRequest(const http::RequestHead& head,
                                                       const pb::ProcessConfig& config) const {
+  if (freezer_.is_frozen()) {
+    // Not kept for later: a command that waits here would run in every copy of the snapshot.
+    return Fail(ErrorCode::kUnavailable, "the sandbox is frozen for a snapshot");
+  }
   if (config.cmd().empty() || config.cmd().find('\0') != std::string::npos) {
     return Fail(ErrorCode::kInvalidArgument, "process.cmd is empty or has a NUL byte");
   }
@@ -125,6 +129,7 @@ Result<SpawnRequest> ProcessService::MakeSpawnRequest(const http::RequestHead& h
   request.environment = AsStrings(*environment);
   request.cwd = *std::move(cwd);
   request.user = *std::move(user);
+  request.cgroup_fd = freezer_.user_group_fd();
   return request;
 }
 

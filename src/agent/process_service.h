@@ -4,6 +4,7 @@
 #include <memory>
 #include <string_view>
 
+#include "agent/freezer.h"
 #include "agent/process_table.h"
 #include "agent/rpc.h"
 #include "agent/settings.h"
@@ -12,9 +13,9 @@ namespace space::agent {
 
 class ProcessService {
  public:
-  // Both outlive the service.
-  ProcessService(ProcessTable& table, const Settings& settings)
-      : table_(table), settings_(settings) {}
+  // All outlive the service.
+  ProcessService(ProcessTable& table, const Settings& settings, const Freezer& freezer)
+      : table_(table), settings_(settings), freezer_(freezer) {}
 
   // `method` as in the path, "Start".
   asio::awaitable<void> Serve(RpcCall& call, std::string_view method);
@@ -34,6 +35,7 @@ class ProcessService {
 
   ProcessTable& table_;
   const Settings& settings_;
+  const Freezer& freezer_;
 };
 
 }  // namespace space::agent

@@ -27,6 +27,11 @@ void ProcessTable::WaitForChild() {
 void ProcessTable::Reap() {
   int status = 0;
   for (pid_t pid = waitpid(-1, &status, WNOHANG); pid > 0; pid = waitpid(-1, &status, WNOHANG)) {
+    if (const auto own = unlisted_.find(pid); own != unlisted_.end()) {
+      own->second->OnExit(status);
+      unlisted_.erase(own);
+      continue;
+    }
     const auto found = entries_.find(pid);
     if (found != entries_.end() && !found->second.process->has_exited()) {
       found->second.process->OnExit(status);
@@ -46,6 +51,11 @@ Result<void> ProcessTable::CheckRoom() {
 void ProcessTable::Add(Entry entry) {
   const pid_t pid = entry.process->pid();
   entries_.insert_or_assign(pid, std::move(entry));  // a reused pid: the old one has ended
+}
+
+void ProcessTable::AddUnlisted(std::shared_ptr<Process> process) {
+  const pid_t pid = process->pid();
+  unlisted_.insert_or_assign(pid, std::move(process));
 }
 
 // No timer: entries are looked at whenever a child ends, one starts, or a client asks.

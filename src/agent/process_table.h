@@ -40,6 +40,8 @@ class ProcessTable {
   // kExhausted when there are too many.
   Result<void> CheckRoom();
   void Add(Entry entry);
+  // For the agent's own programs: clients do not see them. Forgotten with their end.
+  void AddUnlisted(std::shared_ptr<Process> process);
   // Known for 30 s after the end. kNotFound names pid or tag; kInvalidArgument for an empty
   // selector.
   Result<std::shared_ptr<Process>> Find(const rpc::process::ProcessSelector& selector);
@@ -55,6 +57,7 @@ class ProcessTable {
   asio::any_io_executor executor_;
   asio::signal_set child_signals_;
   std::map<pid_t, Entry> entries_;
+  std::map<pid_t, std::shared_ptr<Process>> unlisted_;
 };
 
 }  // namespace space::agent

@@ -23,8 +23,9 @@ constexpr size_t kMaxForwards = 4096;
 // envd and its server on one thread.
 class Agent {
  public:
-  explicit Agent(Settings settings)
-      : envd_(context_.get_executor(), std::move(settings)),
+  Agent(asio::io_context& context, Settings settings, Guest guest)
+      : context_(context),
+        envd_(context_.get_executor(), std::move(settings), std::move(guest)),
         server_(context_.get_executor(),
                 [this](http::Exchange& exchange) { return envd_.Serve(exchange); }) {
     envd_.on_power_off = [this] { context_.stop(); };
@@ -63,7 +64,7 @@ class Agent {
   Envd& envd() { return envd_; }
 
  private:
-  asio::io_context context_{1};
+  asio::io_context& context_;
   Envd envd_;
   http::Server server_;
   size_t forwards_ = 0;
@@ -84,7 +85,10 @@ Result<UniqueFd> Listen(const std::string& address) {
 Result<void> RunServe(ServeOptions options) {
   signal(SIGPIPE, SIG_IGN);
   prctl(PR_SET_CHILD_SUBREAPER, 1);
-  Agent agent(std::move(options.settings));
+  asio::io_context context(1);
+  SPACE_TRY(Guest guest, Guest::None(context.get_executor(), options.guest_root, options.cgroup),
+            "");
+  Agent agent(context, std::move(options.settings), std::move(guest));
   for (const std::string& address : options.listen) {
     SPACE_TRY(UniqueFd listener, Listen(address), "listen on " + address);
     // A unix socket of mode 0600 is the host's own; TCP may be anyone's.
@@ -109,7 +113,8 @@ Result<GuestListeners> ListenInGuest() {
 }
 
 void RunGuest(GuestListeners listeners, Settings settings, const std::function<void()>& power_off) {
-  Agent agent(std::move(settings));
+  asio::io_context context(1);
+  Agent agent(context, std::move(settings), Guest::OfThisMachine(context.get_executor()));
   for (auto& served : {agent.ServeHost(std::move(listeners.envd_vsock)),
                        agent.ServeForwards(std::move(listeners.forward_vsock)),
                        agent.ServeAnyone(std::move(listeners.envd_tcp))}) {

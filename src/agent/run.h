@@ -13,6 +13,8 @@ namespace space::agent {
 struct ServeOptions {
   std::vector<std::string> listen;  // "unix:/path", "tcp:127.0.0.1:49983"
   Settings settings;
+  std::string guest_root;  // Guest::None
+  std::string cgroup;
 };
 // envd without the duties of PID 1, for the emulated host and for tests. Adopts orphans of its
 // processes. Ends by SIGTERM or SIGINT, killing what it started.

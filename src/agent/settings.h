@@ -14,9 +14,6 @@ struct Settings {
   std::map<std::string, std::string> environment;
   std::string default_user = "root";
   std::string default_workdir;  // empty: the user's home
-
-  // The agent is PID 1 of a sandbox: it may set the clock and write to /run and /.e2b.
-  bool is_guest = false;
 };
 
 }  // namespace space::agent

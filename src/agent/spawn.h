@@ -22,11 +22,13 @@ struct SpawnRequest {
   int stdout_fd = -1;
   int stderr_fd = -1;
   bool is_terminal = false;  // stdin_fd is a terminal: it becomes the controlling one
+  // cgroup v2 folder that the process is born in. -1, or when it takes none: the agent's own.
+  int cgroup_fd = -1;
 };
 
 // The child leads its own session and process group, has no other descriptors, default signal
 // dispositions and an OOM score adjustment of 100. Returns once exec has succeeded. Only from the
-// agent's main thread.
+// agent's main thread. With a frozen `cgroup_fd` this never returns: look first (freezer.h).
 //   errors: kNotFound or kPermissionDenied name the command; kInvalidArgument names the directory
 Result<pid_t> Spawn(const SpawnRequest& request);
 

@@ -44,13 +44,14 @@ def is_alive(pid):
 
 
 class Agent:
-    def __init__(self, *options):
+    def __init__(self, *options, preexec_fn=None):
         self.folder = tempfile.mkdtemp(prefix="space-agent-test-")
         self.socket = os.path.join(self.folder, "envd.sock")
         self.port = free_port()
         self.process = subprocess.Popen(
             [agent_binary(), "serve", "--listen", "unix:" + self.socket,
-             "--listen", f"tcp:127.0.0.1:{self.port}", *options])
+             "--listen", f"tcp:127.0.0.1:{self.port}", *options],
+            preexec_fn=preexec_fn)
         self.envd = Envd(unix_path=self.socket)
         wait_for(self.answers)
 
