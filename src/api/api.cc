@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::string_view kUnknownRoute =
     "no such operation; this server speaks E2B's API as the SDKs JS e2b 2.45 to 2.51, Python e2b "
-    "2.45 and @e2b/cli 2.17 to 2.19 use it (pause, fork, snapshots, templates, volumes and secrets "
-    "are not there yet), and /space/v1";
+    "2.45 and @e2b/cli 2.17 to 2.19 use it (template builds, volumes and secrets are not there "
+    "yet), and /space/v1";
 constexpr std::string_view kBadKey =
     "Invalid API key, please visit the documentation of `space key` for how to get one";
 
@@ -63,6 +63,15 @@ ApiResponse JsonResponse(int status, std::string body) {
 }
 
 ApiResponse NoContent() { return JsonResponse(204, ""); }
+
+Result<int64_t> CountShown(Api& api, const std::string& team_id, ShownState shown) {
+  int64_t sum = 0;
+  for (const SandboxState state : StatesShownAs(shown)) {
+    SPACE_TRY(const int64_t count, api.sandboxes().Count(team_id, state), "count");
+    sum += count;
+  }
+  return sum;
+}
 
 Result<json::object> BodyObject(const ApiRequest& request) {
   if (request.body.empty()) {

@@ -48,6 +48,8 @@ class Api {
 
 ApiResponse JsonResponse(int status, std::string body);
 ApiResponse NoContent();
+// How many of the team's sandboxes clients see as running, or as paused.
+Result<int64_t> CountShown(Api& api, const std::string& team_id, ShownState shown);
 // The body as an object; an absent body is an empty one. kInvalidArgument "validation error: ...".
 Result<json::object> BodyObject(const ApiRequest& request);
 

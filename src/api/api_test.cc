@@ -81,7 +81,7 @@ TEST(Errors, CodeInTheBodyEqualsTheStatus) {
 TEST(ListQuery, MetadataIsDecodedAsTheSdkEncodesIt) {
   // Seen on the wire from npm e2b 2.51.0 for {"k y": "v&1=%"} (E2B.md 2.5).
   const auto target = TargetOf("/v2/sandboxes?metadata=k%252520y%3Dv%2525261%25253D%252525");
-  const auto query = ParseListQuery(target, {SandboxState::kRunning});
+  const auto query = ParseListQuery(target, ShownStateWords());
   ASSERT_TRUE(query.has_value()) << query.error().message();
   EXPECT_EQ(query->metadata, (TextMap{{"k y", "v&1=%"}}));
   EXPECT_EQ(DecodeMetadataFilter("a=b&c=d").value(), (TextMap{{"a", "b"}, {"c", "d"}}));
@@ -92,37 +92,65 @@ TEST(ListQuery, MetadataIsDecodedAsTheSdkEncodesIt) {
 }
 
 TEST(ListQuery, FiltersAndPagingAreChecked) {
-  const std::vector<SandboxState> allowed = {SandboxState::kRunning};
+  const StateWords words = ShownStateWords();
   const auto query =
-      ParseListQuery(TargetOf("/v2/sandboxes?state=running,paused&limit=7&order=asc&template=Base"
+      ParseListQuery(TargetOf("/v2/sandboxes?state=paused,running&limit=7&order=asc&template=Base"
                               "&startedAfter=2026-11-30T20:16:00Z"),
-                     allowed);
+                     words);
   ASSERT_TRUE(query.has_value()) << query.error().message();
-  EXPECT_EQ(query->states, allowed);
+  EXPECT_EQ(query->states.size(), 5U);
   EXPECT_EQ(query->limit, 7U);
   EXPECT_TRUE(query->ascending);
   EXPECT_EQ(query->template_id, "base");
   EXPECT_EQ(query->started_after, 1'796'069'760'000'000);
-  EXPECT_TRUE(ParseListQuery(TargetOf("/?state=paused"), allowed)->states.empty());
-  for (const char* bad :
-       {"limit=0", "limit=101", "limit=x", "limit=-1", "state=sleeping", "state=dead", "order=up",
-        "startedAfter=yesterday", "template=base:v1", "nextToken=%25", "nextToken=aaaa"}) {
-    const auto refused = ParseListQuery(TargetOf(std::string("/?") + bad), allowed);
+  for (const char* bad : {"limit=0", "limit=101", "limit=x", "limit=-1", "state=sleeping",
+                          "state=dead", "state=pausing", "order=up", "startedAfter=yesterday",
+                          "template=base:v1", "nextToken=%25", "nextToken=aaaa"}) {
+    const auto refused = ParseListQuery(TargetOf(std::string("/?") + bad), words);
+    ASSERT_FALSE(refused.has_value()) << bad;
+    EXPECT_EQ(refused.error().code(), ErrorCode::kInvalidArgument) << bad;
+  }
+}
+
+// A sandbox must not vanish from a listing while it changes its state (E2B.md 2.5).
+TEST(ListQuery, StatesInAMoveAreListedAsWhatTheyPromise) {
+  const auto states = [](const char* text) {
+    return ParseListQuery(TargetOf(text), ShownStateWords())->states;
+  };
+  using S = SandboxState;
+  EXPECT_EQ(states("/?state=running"), (std::vector{S::kRunning, S::kSnapshotting}));
+  EXPECT_EQ(states("/?state=paused"), (std::vector{S::kPausing, S::kPaused, S::kResuming}));
+  EXPECT_EQ(states("/").size(), 5U);
+}
+
+TEST(ListQuery, SnapshotsAreAskedForByNameTagAndSource) {
+  const auto query =
+      ParseSnapshotQuery(TargetOf("/snapshots?name=Team%2FSnap%3Av1&sandboxID=iabc-0000&limit=3"));
+  ASSERT_TRUE(query.has_value()) << query.error().message();
+  EXPECT_EQ(query->name_space, "team");
+  EXPECT_EQ(query->name, "snap");
+  EXPECT_EQ(query->tag, "v1");
+  EXPECT_EQ(query->source_id, "iabc");
+  EXPECT_EQ(query->limit, 3U);
+  const auto bare = ParseSnapshotQuery(TargetOf("/snapshots?name=snap"));
+  EXPECT_EQ(bare->name, "snap");
+  EXPECT_FALSE(bare->tag || bare->name_space);
+  for (const char* bad : {"name=:v1", "name=a:", "name=/a", "name=a/", "sandboxID=../x", "limit=0",
+                          "nextToken=zzzz"}) {
+    const auto refused = ParseSnapshotQuery(TargetOf(std::string("/?") + bad));
     ASSERT_FALSE(refused.has_value()) << bad;
     EXPECT_EQ(refused.error().code(), ErrorCode::kInvalidArgument) << bad;
   }
 }
 
 TEST(ListQuery, CursorIsOfOneDirection) {
-  SandboxRecord record;
-  record.id = "iabc";
-  record.started_at = 1'796'069'760'000'001;
+  constexpr Micros kTime = 1'796'069'760'000'001;
   for (const bool ascending : {false, true}) {
-    const std::string cursor = EncodeCursor(record, ascending);
+    const std::string cursor = EncodeCursor(kTime, "iabc", ascending);
     EXPECT_EQ(cursor.find_first_of("+/="), std::string::npos);
     const auto decoded = DecodeCursor(cursor, ascending);
     ASSERT_TRUE(decoded.has_value());
-    EXPECT_EQ(*decoded, std::pair(record.started_at, record.id));
+    EXPECT_EQ(*decoded, std::pair(kTime, std::string("iabc")));
     EXPECT_FALSE(DecodeCursor(cursor, !ascending).has_value());
   }
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "api/router.h"
 #include "node/sandbox_size.h"
 #include "node/time_text.h"
 
@@ -70,49 +71,45 @@ tl::unexpected<Error> Bad(std::string message) {
   return Fail(ErrorCode::kInvalidArgument, "validation error: " + message);
 }
 
-Result<void> ReadStates(const http::Target& target, const std::vector<SandboxState>& allowed,
-                        SandboxQuery& query) {
-  query.states = allowed;
+Result<void> ReadStates(const http::Target& target, const StateWords& words, SandboxQuery& query) {
   const auto text = target.Query("state");
   if (!text || text->empty()) {
+    for (const auto& [word, states] : words) {
+      query.states.insert(query.states.end(), states.begin(), states.end());
+    }
     return {};
   }
-  query.states.clear();
   for (const std::string_view name : Split(*text, ',')) {
-    if (name == "paused") {
-      continue;  // E2B's word for a state that no sandbox has yet
-    }
-    const auto state = ParseSandboxState(name);
-    if (!state) {
+    const auto found = words.find(name);
+    if (found == words.end()) {
       return Bad("state: unknown state " + std::string(name));
     }
-    if (std::find(allowed.begin(), allowed.end(), *state) == allowed.end()) {
-      return Bad("state: not listed here: " + std::string(name));
-    }
-    query.states.push_back(*state);
+    query.states.insert(query.states.end(), found->second.begin(), found->second.end());
   }
   return {};
 }
 
-Result<void> ReadPaging(const http::Target& target, SandboxQuery& query) {
-  if (const auto order = target.Query("order"); order && !order->empty()) {
-    if (*order != "asc" && *order != "desc") {
-      return Bad("order must be asc or desc");
-    }
-    query.ascending = *order == "asc";
-  }
+Result<void> ReadPaging(const http::Target& target, bool ascending, size_t& limit,
+                        std::optional<std::pair<Micros, std::string>>& after) {
   if (const auto text = target.Query("limit"); text && !text->empty()) {
-    const auto [end, error] =
-        std::from_chars(text->data(), text->data() + text->size(), query.limit);
-    if (error != std::errc() || end != text->data() + text->size() || query.limit < 1 ||
-        query.limit > 100) {
+    const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), limit);
+    if (error != std::errc() || end != text->data() + text->size() || limit < 1 || limit > 100) {
       return Bad("limit must be from 1 to 100");
     }
   }
   if (const auto token = target.Query("nextToken"); token && !token->empty()) {
-    SPACE_TRY(query.after, DecodeCursor(*token, query.ascending), "");
+    SPACE_TRY(after, DecodeCursor(*token, ascending), "");
   }
   return {};
+}
+
+std::string LowerCase(std::string_view text) {
+  std::string lower(text);
+  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char letter) {
+    return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter + 32)
+                                          : static_cast<char>(letter);
+  });
+  return lower;
 }
 
 }  // namespace
@@ -135,11 +132,48 @@ Result<TextMap> DecodeMetadataFilter(std::string_view value) {
   return map;
 }
 
-Result<SandboxQuery> ParseListQuery(const http::Target& target,
-                                    const std::vector<SandboxState>& allowed) {
+StateWords ShownStateWords() {
+  StateWords words;
+  for (const ShownState shown : {ShownState::kRunning, ShownState::kPaused}) {
+    words[std::string(ShownStateName(shown))] = StatesShownAs(shown);
+  }
+  return words;
+}
+
+Result<SnapshotQuery> ParseSnapshotQuery(const http::Target& target) {
+  SnapshotQuery query;
+  SPACE_TRY_VOID(ReadPaging(target, false, query.limit, query.after), "");
+  if (const auto id = target.Query("sandboxID"); id && !id->empty()) {
+    SPACE_TRY(query.source_id, SandboxIdOf(*id), "");
+  }
+  if (const auto text = target.Query("name"); text && !text->empty()) {
+    std::string name = LowerCase(*text);
+    if (const size_t colon = name.find(':'); colon != std::string::npos) {
+      query.tag = name.substr(colon + 1);
+      name.resize(colon);
+    }
+    if (const size_t slash = name.find('/'); slash != std::string::npos) {
+      query.name_space = name.substr(0, slash);
+      name.erase(0, slash + 1);
+    }
+    if (name.empty() || query.tag == "" || query.name_space == "") {
+      return Bad("name must be NAME, NAME:TAG or NAMESPACE/NAME:TAG");
+    }
+    query.name = std::move(name);
+  }
+  return query;
+}
+
+Result<SandboxQuery> ParseListQuery(const http::Target& target, const StateWords& words) {
   SandboxQuery query;
-  SPACE_TRY_VOID(ReadStates(target, allowed, query), "");
-  SPACE_TRY_VOID(ReadPaging(target, query), "");
+  SPACE_TRY_VOID(ReadStates(target, words, query), "");
+  if (const auto order = target.Query("order"); order && !order->empty()) {
+    if (*order != "asc" && *order != "desc") {
+      return Bad("order must be asc or desc");
+    }
+    query.ascending = *order == "asc";
+  }
+  SPACE_TRY_VOID(ReadPaging(target, query.ascending, query.limit, query.after), "");
   if (const auto metadata = target.Query("metadata")) {
     SPACE_TRY(query.metadata, DecodeMetadataFilter(*metadata), "");
   }
@@ -156,8 +190,8 @@ Result<SandboxQuery> ParseListQuery(const http::Target& target,
   return query;
 }
 
-std::string EncodeCursor(const SandboxRecord& last, bool ascending) {
-  return Base64UrlEncode(FormatTime(last.started_at) + "__" + last.id +
+std::string EncodeCursor(Micros time, std::string_view id, bool ascending) {
+  return Base64UrlEncode(FormatTime(time) + "__" + std::string(id) +
                          std::string(ascending ? kAscending : ""));
 }
 

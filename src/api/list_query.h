@@ -1,12 +1,15 @@
-// The query of list operations: filters, paging, and E2B's threefold encoding of metadata.
+// The queries of list operations: filters, paging, and E2B's threefold encoding of metadata.
 #pragma once
 
+#include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/result.h"
 #include "catalog/sandbox_store.h"
+#include "catalog/snapshot_store.h"
 #include "http/message.h"
 
 namespace space {
@@ -15,13 +18,21 @@ namespace space {
 // and '=', and each half decoded again (E2B.md 2.5).
 Result<TextMap> DecodeMetadataFilter(std::string_view value);
 
-// `allowed`: the states that may be asked for; all of them when the query names none.
+// The words of `state` and what each stands for.
+using StateWords = std::map<std::string, std::vector<SandboxState>, std::less<>>;
+// E2B's: "running" and "paused", each with the moves that are shown so.
+StateWords ShownStateWords();
+
+// `words` may be asked for; all of them are when the query names none.
 //   errors: kInvalidArgument naming the parameter
-Result<SandboxQuery> ParseListQuery(const http::Target& target,
-                                    const std::vector<SandboxState>& allowed);
+Result<SandboxQuery> ParseListQuery(const http::Target& target, const StateWords& words);
+
+// sandboxID, name (with or without namespace and tag), limit, nextToken.
+//   errors: kInvalidArgument naming the parameter
+Result<SnapshotQuery> ParseSnapshotQuery(const http::Target& target);
 
 // base64url of "<RFC 3339>__<id>", "__asc" behind it for ascending order.
-std::string EncodeCursor(const SandboxRecord& last, bool ascending);
+std::string EncodeCursor(Micros time, std::string_view id, bool ascending);
 Result<std::pair<Micros, std::string>> DecodeCursor(std::string_view cursor, bool ascending);
 
 }  // namespace space

@@ -193,7 +193,15 @@ TEST(NodeCreate, FailuresNameTheirObjectAndLeaveNothing) {
            {R"({"templateID":"base","timeout":"x"})", 400, "validation error: timeout"},
            {R"({"templateID":"base","metadata":{"a":1}})", 400, "validation error: metadata"},
            {R"({"templateID":"base","envVars":{"A=B":"c"}})", 400, "envVars"},
-           {R"({"templateID":"base","autoPause":true})", 400, "autoPause"},
+           {R"({"templateID":"base","timeout":-1})", 400, "Timeout must be greater than 0"},
+           {R"({"templateID":"base","timeout":1.5})", 400, "validation error: timeout"},
+           {R"({"templateID":"base","timeout":2147483648})", 400, "limits.max_timeout"},
+           {R"({"templateID":"base","autoPause":1})", 400, "autoPause"},
+           {R"({"templateID":"base","autoPauseMemory":false})", 400, "autoPauseMemory"},
+           {R"({"templateID":"base","autoPause":true,"autoPauseMemory":false,)"
+            R"("autoResume":{"enabled":true}})",
+            400, "autoResume.enabled"},
+           {R"({"templateID":"base","autoResume":{"enabled":"x"}})", 400, "autoResume.enabled"},
            {R"({"templateID":"base","network":{"denyOut":["x"]}})", 400, "network.denyOut"}}) {
     const TestResponse refused = failure(c.body);
     EXPECT_EQ(refused.status, c.status) << c.body << refused.body;

@@ -6,6 +6,7 @@
 #include "api/network_check.h"
 #include "api/operations.h"
 #include "api/sandbox_json.h"
+#include "api/timeout_field.h"
 
 namespace space {
 namespace {
@@ -24,39 +25,37 @@ tl::unexpected<Error> NotYet(std::string_view field) {
               std::string(field) + " is not supported by this version");
 }
 
-// Options that would be broken promises if they were ignored.
-Result<void> RefuseUnsupported(const JsonFields& fields, const json::object& body) {
-  if (fields.IsGiven("autoPause")) {
-    return NotYet("autoPause");
+// What happens when its time is over (E2B.md 2.4).
+Result<void> ReadLifecycle(const JsonFields& fields, CreateSpec& spec) {
+  SPACE_TRY(const std::optional<bool> pauses, fields.Flag("autoPause"), "");
+  SPACE_TRY(const std::optional<bool> keeps_memory, fields.Flag("autoPauseMemory"), "");
+  SPACE_TRY(const json::object* resume, fields.Object("autoResume"), "");
+  if (resume != nullptr) {
+    SPACE_TRY(const std::optional<bool> enabled, JsonFields(*resume, "autoResume.").Flag("enabled"),
+              "");
+    spec.auto_resume = enabled.value_or(false);
   }
-  SPACE_TRY(const std::optional<bool> pause_memory, fields.Flag("autoPauseMemory"), "");
-  if (pause_memory == false) {
+  spec.auto_pause = pauses.value_or(false);
+  spec.auto_pause_keeps_memory = keeps_memory.value_or(true);
+  if (!spec.auto_pause_keeps_memory && !spec.auto_pause) {
     return Fail(ErrorCode::kInvalidArgument, "autoPauseMemory: false needs autoPause: true");
   }
-  SPACE_TRY(const json::object* resume, fields.Object("autoResume"), "");
-  if (resume != nullptr && JsonFields(*resume).IsGiven("enabled")) {
-    return NotYet("autoResume");
-  }
-  for (const std::string_view name : {"volumeMounts", "iam"}) {
-    if (JsonFields(body).IsGiven(name)) {
-      return NotYet(name);
-    }
+  if (!spec.auto_pause_keeps_memory && spec.auto_resume) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "autoPauseMemory: false cannot be combined with autoResume.enabled: a sandbox that "
+                "boots anew is not woken by traffic");
   }
   return {};
 }
 
-Result<int64_t> ReadTimeout(const JsonFields& fields, int64_t otherwise, const Config& config) {
-  SPACE_TRY(const std::optional<int64_t> timeout, fields.Number("timeout"), "");
-  const int64_t seconds = timeout.value_or(otherwise);
-  if (seconds <= 0) {
-    return Fail(ErrorCode::kInvalidArgument, "Timeout must be greater than 0");
+// Options that would be broken promises if they were ignored.
+Result<void> RefuseUnsupported(const JsonFields& fields) {
+  for (const std::string_view name : {"volumeMounts", "iam"}) {
+    if (fields.IsGiven(name)) {
+      return NotYet(name);
+    }
   }
-  if (seconds > config.max_timeout.count()) {
-    return Fail(ErrorCode::kInvalidArgument, "Timeout cannot be greater than " +
-                                                 std::to_string(config.max_timeout.count()) +
-                                                 " seconds (limits.max_timeout)");
-  }
-  return seconds;
+  return {};
 }
 
 Result<void> CheckEnvironment(const TextMap& environment) {
@@ -98,7 +97,8 @@ Result<CreateSpec> ReadSpec(const ApiRequest& request, const Defaults& defaults,
     return Fail(ErrorCode::kInvalidArgument,
                 "network.allowPublicTraffic: false needs a secured sandbox (secure: true)");
   }
-  SPACE_TRY_VOID(RefuseUnsupported(fields, body), "");
+  SPACE_TRY_VOID(ReadLifecycle(fields, spec), "");
+  SPACE_TRY_VOID(RefuseUnsupported(fields), "");
   return spec;
 }
 

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <array>
 #include <utility>
 
 #include "api/api.h"
@@ -10,12 +12,24 @@ namespace {
 
 json::object (*const kListed)(const SandboxRecord&) = ListedSandboxJson;
 
-ApiResponse PageResponse(const SandboxPage& page, json::object (*to_json)(const SandboxRecord&)) {
+constexpr std::array kLiveStates = {SandboxState::kCreating,     SandboxState::kRunning,
+                                    SandboxState::kSnapshotting, SandboxState::kPausing,
+                                    SandboxState::kPaused,       SandboxState::kResuming,
+                                    SandboxState::kStopping};
+
+ApiResponse PageResponse(const SandboxPage& page, const SandboxQuery& query,
+                         json::object (*to_json)(const SandboxRecord&)) {
   json::array list;
   for (const SandboxRecord& record : page.sandboxes) {
     list.push_back(to_json(record));
   }
-  return JsonResponse(200, json::serialize(list));
+  ApiResponse response = JsonResponse(200, json::serialize(list));
+  if (page.has_more) {
+    const SandboxRecord& last = page.sandboxes.back();
+    response.headers.push_back(
+        {"X-Next-Token", EncodeCursor(last.started_at, last.id, query.ascending)});
+  }
+  return response;
 }
 
 }  // namespace
@@ -26,45 +40,37 @@ OperationResult ListSandboxesV1(Api& api, ApiRequest request) {
     SPACE_CO_TRY(query.metadata, DecodeMetadataFilter(*metadata), "");
   }
   query.team_id = request.team_id;
-  query.states = {SandboxState::kRunning};
+  query.states = StatesShownAs(ShownState::kRunning);
   query.limit = SIZE_MAX;
   SPACE_CO_TRY(const SandboxPage page, api.sandboxes().List(query), "");
-  co_return PageResponse(page, kListed);
+  co_return PageResponse(page, query, kListed);
 }
 
 OperationResult ListSandboxesV2(Api& api, ApiRequest request) {
-  SPACE_CO_TRY(SandboxQuery query, ParseListQuery(request.target, {SandboxState::kRunning}), "");
+  SPACE_CO_TRY(SandboxQuery query, ParseListQuery(request.target, ShownStateWords()), "");
   query.team_id = request.team_id;
   SPACE_CO_TRY(const SandboxPage page, api.sandboxes().List(query), "");
-  ApiResponse response = PageResponse(page, kListed);
-  if (page.has_more) {
-    response.headers.push_back(
-        {"X-Next-Token", EncodeCursor(page.sandboxes.back(), query.ascending)});
-  }
-  if (!query.states.empty()) {
-    SPACE_CO_TRY(const int64_t running,
-                 api.sandboxes().Count(request.team_id, SandboxState::kRunning), "");
+  ApiResponse response = PageResponse(page, query, kListed);
+  const auto& states = query.states;
+  if (std::find(states.begin(), states.end(), SandboxState::kRunning) != states.end()) {
+    SPACE_CO_TRY(const int64_t running, CountShown(api, request.team_id, ShownState::kRunning), "");
     response.headers.push_back({"X-Total-Running", std::to_string(running)});
   }
   co_return response;
 }
 
 OperationResult ListSandboxesNative(Api& api, ApiRequest request) {
-  std::vector<SandboxState> states = {SandboxState::kCreating, SandboxState::kRunning,
-                                      SandboxState::kStopping};
-  const bool with_dead = request.target.Query("all") == "true" || request.target.Query("state");
-  if (with_dead) {
-    states.push_back(SandboxState::kDead);
+  StateWords words;
+  for (const SandboxState state : kLiveStates) {
+    words[std::string(SandboxStateName(state))] = {state};
   }
-  SPACE_CO_TRY(SandboxQuery query, ParseListQuery(request.target, states), "");
+  if (request.target.Query("all") == "true" || request.target.Query("state")) {
+    words["dead"] = {SandboxState::kDead};
+  }
+  SPACE_CO_TRY(SandboxQuery query, ParseListQuery(request.target, words), "");
   query.team_id = request.team_id;
   SPACE_CO_TRY(const SandboxPage page, api.sandboxes().List(query), "");
-  ApiResponse response = PageResponse(page, NativeSandboxJson);
-  if (page.has_more) {
-    response.headers.push_back(
-        {"X-Next-Token", EncodeCursor(page.sandboxes.back(), query.ascending)});
-  }
-  co_return response;
+  co_return PageResponse(page, query, NativeSandboxJson);
 }
 
 }  // namespace space

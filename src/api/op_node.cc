@@ -29,8 +29,10 @@ OperationResult GetHealth(Api&, ApiRequest) {
 OperationResult GetStatus(Api& api, ApiRequest request) {
   const Config& config = api.config();
   SPACE_CO_TRY(const HostUse use, ReadHostUse(config.data_dir), "status");
-  SPACE_CO_TRY(const int64_t running,
-               api.sandboxes().Count(request.team_id, SandboxState::kRunning), "status");
+  SPACE_CO_TRY(const int64_t running, CountShown(api, request.team_id, ShownState::kRunning),
+               "status");
+  SPACE_CO_TRY(const int64_t paused, CountShown(api, request.team_id, ShownState::kPaused),
+               "status");
   SPACE_CO_TRY(const int64_t creating,
                api.sandboxes().Count(request.team_id, SandboxState::kCreating), "status");
   json::object body;
@@ -45,11 +47,16 @@ OperationResult GetStatus(Api& api, ApiRequest request) {
   body["kvm"] = {{"path", config.kvm_path},
                  {"accessible", ::access(config.kvm_path.c_str(), R_OK | W_OK) == 0}};
   body["sandboxes"] = {{"running", running},
+                       {"paused", paused},
                        {"creating", creating},
                        {"liveOnNode", api.node().live_count()},
                        {"limit", config.max_sandboxes}};
   body["network"] = "none";
   co_return JsonResponse(200, json::serialize(body));
+}
+
+OperationResult GetPool(Api&, ApiRequest) {
+  co_return Fail(ErrorCode::kUnimplemented, "the pool is not there yet");
 }
 
 OperationResult GetConfig(Api& api, ApiRequest) {

@@ -5,28 +5,19 @@
 #include "api/json_fields.h"
 #include "api/operations.h"
 #include "api/sandbox_json.h"
+#include "api/timeout_field.h"
 
 namespace space {
 namespace {
 
-constexpr int64_t kConnectSeconds = 300;
 constexpr int64_t kMinRefreshSeconds = 15;
 constexpr int64_t kMaxRefreshSeconds = 3600;
-
-Result<void> CheckLongest(int64_t seconds, const Config& config) {
-  if (seconds > config.max_timeout.count()) {
-    return Fail(ErrorCode::kInvalidArgument, "Timeout cannot be greater than " +
-                                                 std::to_string(config.max_timeout.count()) +
-                                                 " seconds (limits.max_timeout)");
-  }
-  return {};
-}
 
 }  // namespace
 
 OperationResult GetSandbox(Api& api, ApiRequest request) {
   SPACE_CO_TRY(const std::string id, SandboxIdOf(request.parameters[0]), "");
-  SPACE_CO_TRY(const SandboxRecord record, api.node().FindRunning(request.team_id, id), "");
+  SPACE_CO_TRY(const SandboxRecord record, api.node().FindShown(request.team_id, id), "");
   co_return JsonResponse(200, json::serialize(SandboxDetailJson(record, api.config().domain)));
 }
 
@@ -82,21 +73,6 @@ OperationResult RefreshSandbox(Api& api, ApiRequest request) {
   SPACE_CO_TRY_VOID(
       api.node().ExtendTimeout(request.team_id, id, std::max(kMinRefreshSeconds, asked)), "");
   co_return NoContent();
-}
-
-OperationResult ConnectSandbox(Api& api, ApiRequest request) {
-  SPACE_CO_TRY(const std::string id, SandboxIdOf(request.parameters[0]), "");
-  SPACE_CO_TRY(const json::object body, BodyObject(request), "");
-  SPACE_CO_TRY(const std::optional<int64_t> asked, JsonFields(body).Number("timeout"), "");
-  const int64_t seconds = asked.value_or(kConnectSeconds);
-  if (seconds < 0) {
-    co_return Fail(ErrorCode::kInvalidArgument, "Timeout must be greater than 0");
-  }
-  // Before the look-up: a timeout that is too long is refused even for an unknown sandbox.
-  SPACE_CO_TRY_VOID(CheckLongest(seconds, api.config()), "");
-  SPACE_CO_TRY(const SandboxRecord record, api.node().ExtendTimeout(request.team_id, id, seconds),
-               "");
-  co_return JsonResponse(200, json::serialize(SandboxJson(record, api.config().domain)));
 }
 
 }  // namespace space

@@ -24,7 +24,19 @@ OperationResult GetSandboxLogs(Api& api, ApiRequest request);
 OperationResult KillSandbox(Api& api, ApiRequest request);
 OperationResult SetSandboxTimeout(Api& api, ApiRequest request);
 OperationResult RefreshSandbox(Api& api, ApiRequest request);
+// op_pause.cc
+OperationResult PauseSandbox(Api& api, ApiRequest request);
 OperationResult ConnectSandbox(Api& api, ApiRequest request);
+OperationResult ResumeSandbox(Api& api, ApiRequest request);
+// op_fork.cc
+OperationResult ForkSandbox(Api& api, ApiRequest request);
+OperationResult ForkSandboxNative(Api& api, ApiRequest request);
+// op_snapshots.cc
+OperationResult CreateSnapshot(Api& api, ApiRequest request);
+OperationResult ListSnapshots(Api& api, ApiRequest request);
+OperationResult ListSnapshotsNative(Api& api, ApiRequest request);
+OperationResult GetSnapshotNative(Api& api, ApiRequest request);
+OperationResult DeleteTemplate(Api& api, ApiRequest request);
 // op_keys.cc
 OperationResult CreateKey(Api& api, ApiRequest request);
 OperationResult ListKeys(Api& api, ApiRequest request);
@@ -32,6 +44,7 @@ OperationResult RevokeKey(Api& api, ApiRequest request);
 // op_node.cc
 OperationResult GetHealth(Api& api, ApiRequest request);
 OperationResult GetStatus(Api& api, ApiRequest request);
+OperationResult GetPool(Api& api, ApiRequest request);
 OperationResult GetConfig(Api& api, ApiRequest request);
 OperationResult Shutdown(Api& api, ApiRequest request);
 

@@ -7,9 +7,9 @@
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/experimental/awaitable_operators.hpp>
 #include <boost/asio/write.hpp>
-#include <openssl/crypto.h>
 
 #include "api/json_fields.h"
+#include "api/proxy_access.h"
 #include "api/proxy_head.h"
 #include "http/client.h"
 #include "http/event.h"
@@ -26,23 +26,6 @@ asio::awaitable<void> SendProblem(http::Exchange& exchange, ProxyProblem problem
   ProxyAnswer answer = AnswerProblem(problem, target, exchange.request());
   [[maybe_unused]] const auto sent =
       co_await exchange.Respond(std::move(answer.head), std::move(answer.body));
-}
-
-std::optional<ProxyProblem> CheckToken(const Sandbox& sandbox, const ProxyTarget& target,
-                                       const http::Headers& headers) {
-  const std::string& wanted = sandbox.record.traffic_token;
-  if (wanted.empty() || target.port == kEnvdTcpPort) {
-    return std::nullopt;
-  }
-  const auto token = headers.Find("E2B-Traffic-Access-Token");
-  if (!token) {
-    return ProxyProblem::kTokenMissing;
-  }
-  if (token->size() != wanted.size() ||
-      ::CRYPTO_memcmp(token->data(), wanted.data(), wanted.size()) != 0) {
-    return ProxyProblem::kTokenInvalid;
-  }
-  return std::nullopt;
 }
 
 std::string MaskHostOf(const SandboxRecord& record) {
@@ -183,12 +166,26 @@ asio::awaitable<void> ProxyRequest(Node& node, http::Exchange& exchange, ProxyTa
     co_return;
   }
   std::shared_ptr<Sandbox> sandbox = node.FindUsable(target.sandbox_id);
-  if (sandbox == nullptr || sandbox->vmm == nullptr) {
+  const std::optional<SandboxRecord> asleep =
+      sandbox == nullptr ? node.FindWakeable(target.sandbox_id) : std::nullopt;
+  if (sandbox == nullptr && !asleep) {
     co_await SendProblem(exchange, ProxyProblem::kNotFound, target);
     co_return;
   }
-  if (const auto problem = CheckToken(*sandbox, target, exchange.request().headers)) {
+  auto problem =
+      CheckTrafficToken(asleep ? *asleep : sandbox->record, target, exchange.request().headers);
+  if (!problem && asleep && !MayWake(*asleep, target, exchange.request(), Node::Now())) {
+    problem = ProxyProblem::kWakeDenied;
+  }
+  if (problem) {
     co_await SendProblem(exchange, *problem, target);
+    co_return;
+  }
+  if (asleep) {
+    sandbox = co_await node.Wake(target.sandbox_id);
+  }
+  if (sandbox == nullptr || sandbox->vmm == nullptr) {
+    co_await SendProblem(exchange, ProxyProblem::kNotFound, target);
     co_return;
   }
   auto stream = co_await ConnectGuestPort(sandbox->vmm, target.port, kConnectLimitMs);

@@ -109,6 +109,9 @@ ProblemText TextOf(ProxyProblem problem) {
               "Sandbox is secured with traffic access token. Provided token in header "
               "'e2b-traffic-access-token' is invalid",
               "Invalid Traffic Access Token"};
+    case ProxyProblem::kWakeDenied:
+      return {403, "The sandbox is paused and resumes only for callers with its access token",
+              "Resume Not Allowed"};
     case ProxyProblem::kInternalPath:
       return {404, "not found", "Not Found"};
   }

@@ -27,7 +27,14 @@ struct ProxyAnswer {
   http::ResponseHead head;
   std::string body;
 };
-enum class ProxyProblem { kNotFound, kPortClosed, kTokenMissing, kTokenInvalid, kInternalPath };
+enum class ProxyProblem {
+  kNotFound,
+  kPortClosed,
+  kTokenMissing,
+  kTokenInvalid,
+  kWakeDenied,
+  kInternalPath
+};
 // JSON, or a small page for what looks like a person's browser.
 ProxyAnswer AnswerProblem(ProxyProblem problem, const ProxyTarget& target,
                           const http::RequestHead& request);

@@ -7,7 +7,7 @@
 namespace space {
 namespace {
 
-constexpr std::array<Route, 22> kRoutes = {{
+constexpr std::array<Route, 33> kRoutes = {{
     {"GET", "/health", std::nullopt, GetHealth},
 
     {"POST", "/sandboxes", Scope::kUse, CreateSandboxV1},
@@ -20,12 +20,23 @@ constexpr std::array<Route, 22> kRoutes = {{
     {"POST", "/sandboxes/{sandboxID}/refreshes", Scope::kUse, RefreshSandbox},
     {"POST", "/sandboxes/{sandboxID}/connect", Scope::kUse, ConnectSandbox},
     {"POST", "/v2/sandboxes/{sandboxID}/connect", Scope::kUse, ConnectSandbox},
+    {"POST", "/sandboxes/{sandboxID}/pause", Scope::kUse, PauseSandbox},
+    {"POST", "/sandboxes/{sandboxID}/resume", Scope::kUse, ResumeSandbox},
+    {"POST", "/sandboxes/{sandboxID}/fork", Scope::kUse, ForkSandbox},
+    {"POST", "/sandboxes/{sandboxID}/snapshots", Scope::kUse, CreateSnapshot},
+    {"GET", "/snapshots", Scope::kUse, ListSnapshots},
+    {"DELETE", "/templates/{templateID}", Scope::kUse, DeleteTemplate},
 
     {"POST", "/space/v1/sandboxes", Scope::kUse, CreateSandboxNative},
     {"GET", "/space/v1/sandboxes", Scope::kUse, ListSandboxesNative},
     {"GET", "/space/v1/sandboxes/{sandboxID}", Scope::kUse, GetSandboxNative},
     {"DELETE", "/space/v1/sandboxes/{sandboxID}", Scope::kUse, KillSandbox},
     {"GET", "/space/v1/sandboxes/{sandboxID}/logs", Scope::kUse, GetSandboxLogs},
+    {"POST", "/space/v1/sandboxes/{sandboxID}/fork", Scope::kUse, ForkSandboxNative},
+    {"GET", "/space/v1/snapshots", Scope::kUse, ListSnapshotsNative},
+    {"GET", "/space/v1/snapshots/{snapshotID}", Scope::kUse, GetSnapshotNative},
+    {"DELETE", "/space/v1/snapshots/{snapshotID}", Scope::kUse, DeleteTemplate},
+    {"GET", "/space/v1/pool", Scope::kUse, GetPool},
     {"POST", "/space/v1/keys", Scope::kAdmin, CreateKey},
     {"GET", "/space/v1/keys", Scope::kAdmin, ListKeys},
     {"DELETE", "/space/v1/keys/{keyID}", Scope::kAdmin, RevokeKey},

@@ -51,7 +51,7 @@ json::object ListedSandboxJson(const SandboxRecord& record) {
   if (!record.metadata.empty()) {
     object["metadata"] = MapJson(record.metadata);
   }
-  object["state"] = SandboxStateName(record.state);
+  object["state"] = ShownStateName(ShownAs(record.state));
   object["envdVersion"] = record.envd_version;
   object["volumeMounts"] = json::array();
   return object;
@@ -70,7 +70,8 @@ json::object SandboxDetailJson(const SandboxRecord& record, const std::string& d
       object["network"] = *std::move(network);
     }
   }
-  object["lifecycle"] = {{"onTimeout", "kill"}, {"autoResume", false}};
+  object["lifecycle"] = {{"onTimeout", record.auto_pause ? "pause" : "kill"},
+                         {"autoResume", record.auto_resume}};
   return object;
 }
 
@@ -95,9 +96,18 @@ json::object NativeSandboxJson(const SandboxRecord& record) {
   object["vmmPid"] = record.vmm_pid;
   object["timings"] = {
       {"launchUs", record.launch_us}, {"helloUs", record.hello_us}, {"readyUs", record.ready_us}};
+  object["autoPause"] = record.auto_pause;
+  object["autoPauseMemory"] = record.auto_pause_keeps_memory;
+  object["autoResume"] = record.auto_resume;
+  object["sourceID"] = TextOrNull(record.source_id);
   object["deathReason"] = TextOrNull(record.death_reason);
   object["deathDetail"] = TextOrNull(record.death_detail);
   return object;
+}
+
+json::object MeasuresJson(const std::string& measures) {
+  auto value = measures.empty() ? json::value() : ParseJson(measures).value_or(json::value());
+  return value.is_object() ? std::move(value.get_object()) : json::object();
 }
 
 json::object KeyJson(const ApiKey& key) {

@@ -16,6 +16,8 @@ json::object ListedSandboxJson(const SandboxRecord& record);
 json::object SandboxDetailJson(const SandboxRecord& record, const std::string& domain);
 // /space/v1: everything but tokens.
 json::object NativeSandboxJson(const SandboxRecord& record);
+// What a snapshot took, as the node wrote it; an empty object when nothing was measured.
+json::object MeasuresJson(const std::string& measures);
 json::object KeyJson(const ApiKey& key);
 
 }  // namespace space

@@ -206,14 +206,12 @@ asio::awaitable<Result<json::object>> Api::Inspect(std::string id) {
   co_return AsObject(std::move(answer));
 }
 
-asio::awaitable<Result<std::vector<json::object>>> Api::List(bool with_dead) {
+asio::awaitable<Result<std::vector<json::object>>> Api::AllPages(std::string target) {
   std::vector<json::object> all;
   std::string page;
   do {
-    std::string target = std::string("/space/v1/sandboxes?limit=100") +
-                         (with_dead ? "&all=true" : "") +
-                         (page.empty() ? "" : "&nextToken=" + http::PercentEncode(page));
-    auto answer = co_await Ask("GET", std::move(target), std::nullopt);
+    std::string one = target + (page.empty() ? "" : "&nextToken=" + http::PercentEncode(page));
+    auto answer = co_await Ask("GET", std::move(one), std::nullopt);
     if (!answer) {
       co_return Fail(std::move(answer).error());
     }
@@ -225,6 +223,12 @@ asio::awaitable<Result<std::vector<json::object>>> Api::List(bool with_dead) {
     page = std::string(answer->head.headers.Find("X-Next-Token").value_or(""));
   } while (!page.empty() && all.size() < kMaxListed);
   co_return all;
+}
+
+asio::awaitable<Result<std::vector<json::object>>> Api::List(bool with_dead) {
+  std::string target = "/space/v1/sandboxes?limit=100";
+  target += with_dead ? "&all=true" : "";
+  co_return co_await AllPages(std::move(target));
 }
 
 asio::awaitable<Result<void>> Api::Kill(std::string id) {
@@ -244,6 +248,72 @@ asio::awaitable<Result<void>> Api::Refresh(std::string id, int64_t seconds) {
   auto answer = co_await Call("POST", "/sandboxes/" + http::PercentEncode(id) + "/refreshes",
                               std::move(body));
   co_return answer ? Result<void>() : Fail(std::move(answer).error());
+}
+
+asio::awaitable<Result<json::object>> Api::Fork(std::string id, int64_t count, int64_t seconds) {
+  std::optional<json::value> body = json::object{{"count", count}, {"timeout", seconds}};
+  auto answer = co_await Call("POST", "/space/v1/sandboxes/" + http::PercentEncode(id) + "/fork",
+                              std::move(body), kCreateLimitMs);
+  co_return AsObject(std::move(answer));
+}
+
+asio::awaitable<Result<void>> Api::Pause(std::string id, bool with_memory) {
+  std::optional<json::value> body = json::object{{"memory", with_memory}};
+  auto answer = co_await Call("POST", "/sandboxes/" + http::PercentEncode(id) + "/pause",
+                              std::move(body), kCreateLimitMs);
+  co_return answer ? Result<void>() : Fail(std::move(answer).error());
+}
+
+asio::awaitable<Result<Api::Resumed>> Api::Resume(std::string id, int64_t seconds,
+                                                  bool with_memory) {
+  json::object fields = {{"timeout", seconds}};
+  if (!with_memory) {
+    fields["memory"] = false;
+  }
+  std::optional<json::value> body = std::move(fields);
+  auto answer = co_await Ask("POST", "/v2/sandboxes/" + http::PercentEncode(id) + "/connect",
+                             std::move(body), kCreateLimitMs);
+  if (!answer) {
+    co_return Fail(std::move(answer).error());
+  }
+  auto sandbox = AsObject(ParseAnswer(answer->body));
+  if (!sandbox) {
+    co_return Fail(std::move(sandbox).error());
+  }
+  co_return Resumed{*std::move(sandbox), answer->head.status == 200};
+}
+
+asio::awaitable<Result<json::object>> Api::CreateSnapshot(std::string id, std::string name) {
+  json::object fields;
+  if (!name.empty()) {
+    fields["name"] = std::move(name);
+  }
+  std::optional<json::value> body = std::move(fields);
+  auto answer = co_await Call("POST", "/sandboxes/" + http::PercentEncode(id) + "/snapshots",
+                              std::move(body), kCreateLimitMs);
+  co_return AsObject(std::move(answer));
+}
+
+asio::awaitable<Result<json::object>> Api::Snapshot(std::string id) {
+  auto answer =
+      co_await Call("GET", "/space/v1/snapshots/" + http::PercentEncode(id), std::nullopt);
+  co_return AsObject(std::move(answer));
+}
+
+asio::awaitable<Result<std::vector<json::object>>> Api::Snapshots(std::string sandbox) {
+  std::string target = "/space/v1/snapshots?limit=100";
+  target += sandbox.empty() ? "" : "&sandboxID=" + http::PercentEncode(sandbox);
+  co_return co_await AllPages(std::move(target));
+}
+
+asio::awaitable<Result<void>> Api::DeleteSnapshot(std::string id) {
+  auto answer = co_await Call("DELETE", "/templates/" + http::PercentEncode(id), std::nullopt);
+  co_return answer ? Result<void>() : Fail(std::move(answer).error());
+}
+
+asio::awaitable<Result<json::object>> Api::Pool() {
+  auto answer = co_await Call("GET", "/space/v1/pool", std::nullopt);
+  co_return AsObject(std::move(answer));
 }
 
 std::shared_ptr<EnvdTarget> Api::TargetOf(const json::object& sandbox) const {

@@ -56,10 +56,32 @@ class Api {
   // Only ever extends.
   asio::awaitable<Result<void>> Refresh(std::string id, int64_t seconds);
 
+  // Copies of a running sandbox: "results", a list of {"sandbox": {...}} and
+  // {"error": {code, message}}, and "timings".
+  asio::awaitable<Result<boost::json::object>> Fork(std::string id, int64_t count, int64_t seconds);
+  asio::awaitable<Result<void>> Pause(std::string id, bool with_memory);
+  struct Resumed {
+    boost::json::object sandbox;
+    bool was_running = false;
+  };
+  // Lets a paused one go on; of one that runs, only the end is moved out.
+  asio::awaitable<Result<Resumed>> Resume(std::string id, int64_t seconds, bool with_memory);
+  // `name` empty: none. The answer is E2B's SnapshotInfo.
+  asio::awaitable<Result<boost::json::object>> CreateSnapshot(std::string id, std::string name);
+  // Our own view of a snapshot, with sizes and times.
+  asio::awaitable<Result<boost::json::object>> Snapshot(std::string id);
+  // Of one sandbox, or of all when `sandbox` is empty.
+  asio::awaitable<Result<std::vector<boost::json::object>>> Snapshots(std::string sandbox);
+  asio::awaitable<Result<void>> DeleteSnapshot(std::string id);
+  // Restored VMs in waiting, and templates in the making.
+  asio::awaitable<Result<boost::json::object>> Pool();
+
   // The agent of a sandbox, from CreateSandbox's or Sandbox's answer.
   std::shared_ptr<EnvdTarget> TargetOf(const boost::json::object& sandbox) const;
 
  private:
+  // All pages of a listing; `target` has a query already.
+  asio::awaitable<Result<std::vector<boost::json::object>>> AllPages(std::string target);
   Endpoint endpoint_;
 };
 

@@ -183,6 +183,57 @@ TEST_F(Cli, CreateListInspectKill) {
   EXPECT_EQ(daemon_.live(), 0U);
 }
 
+TEST_F(Cli, PauseAndResume) {
+  EXPECT_EQ(Run({"pause", "--disk-only", kId}).out, std::string(kId) + "\n");
+  EXPECT_TRUE(HasRequest(std::string("POST /sandboxes/") + kId + R"(/pause {"memory":false})"));
+  const Done paused = Run({"exec", kId, "true"});
+  EXPECT_EQ(paused.code, 125);
+  EXPECT_NE(paused.err.find("is paused; `space resume"), std::string::npos) << paused.err;
+  const Done again = Run({"pause", kId});
+  EXPECT_EQ(again.code, 125);
+  EXPECT_NE(again.err.find(kId), std::string::npos) << again.err;
+  EXPECT_EQ(Run({"resume", "--timeout", "2m", "--reboot", kId}).out, std::string(kId) + "\n");
+  EXPECT_TRUE(HasRequest(std::string("POST /v2/sandboxes/") + kId +
+                         R"(/connect {"timeout":120,"memory":false})"));
+  EXPECT_NE(Run({"resume", kId}).err.find("was running already"), std::string::npos);
+}
+
+TEST_F(Cli, ForkPrintsTheCopiesAndNamesWhatFailed) {
+  const Done done = Run({"fork", "-n", "3", "--timeout", "90s", kId});
+  EXPECT_TRUE(HasRequest(std::string("POST /space/v1/sandboxes/") + kId +
+                         R"(/fork {"count":3,"timeout":90})"));
+  EXPECT_EQ(done.out, "icopy0\nicopy1\n");
+  EXPECT_EQ(done.code, 125);
+  EXPECT_NE(done.err.find("no room for one more"), std::string::npos) << done.err;
+  const auto report = boost::json::parse(Run({"fork", "--json", kId}).out);
+  EXPECT_EQ(report.at("timings").at("pauseUs"), 1234);
+}
+
+TEST_F(Cli, SnapshotsAreMadeListedAndRemoved) {
+  EXPECT_EQ(Run({"snapshot", "create", "--name", "warm:v1", kId}).out, "tsnap:default\n");
+  EXPECT_TRUE(
+      HasRequest(std::string("POST /sandboxes/") + kId + R"(/snapshots {"name":"warm:v1"})"));
+  const auto made = boost::json::parse(Run({"snapshot", "create", "--json", kId}).out);
+  EXPECT_EQ(made.at("timings").at("pauseUs"), 1234);
+  EXPECT_EQ(Run({"snapshot", "ls", "-q"}).out, "tsnap:default\n");
+  EXPECT_NE(Run({"snapshot", "ls", "--of", kId}).out.find("1.2 ms"), std::string::npos);
+  EXPECT_TRUE(HasRequest(std::string("GET /space/v1/snapshots?limit=100&sandboxID=") + kId));
+  EXPECT_EQ(Run({"snapshot", "rm", "tsnap:default"}).out, "tsnap:default\n");
+  EXPECT_TRUE(HasRequest("DELETE /templates/tsnap%3Adefault"));
+  const Done used = Run({"snapshot", "rm", "used"});
+  EXPECT_EQ(used.code, 125);
+  EXPECT_NE(used.err.find("iuser"), std::string::npos) << used.err;
+}
+
+TEST_F(Cli, PoolAndStatusShowWhatWaits) {
+  EXPECT_NE(Run({"pool"}).out.find("base@2c-1024m"), std::string::npos);
+  EXPECT_EQ(boost::json::parse(Run({"pool", "--json"}).out).at("templates").at(0).at("ready"), 4);
+  const Done status = Run({"status"});
+  EXPECT_NE(status.out.find("1 running, 3 paused, limit 9"), std::string::npos) << status.out;
+  EXPECT_NE(status.out.find("4 ready, 1 in the making, of 2 templates"), std::string::npos)
+      << status.out;
+}
+
 TEST_F(Cli, CopyGoesBothWaysAndIntoFolders) {
   const std::string payload = "bytes\0of a file" + std::string(300'000, 'q');
   ASSERT_TRUE(WriteFileAtomically(folder_ + "/a.bin", payload));
@@ -214,6 +265,14 @@ TEST_F(Cli, WrongUseIsExplainedAndCostsNoRequest) {
                                              {"run", "--nope", "true"},
                                              {"exec", kId},
                                              {"kill"},
+                                             {"pause"},
+                                             {"resume", "--timeout", "0s", kId},
+                                             {"fork", "-n", "0", kId},
+                                             {"fork", "-n", "many", kId},
+                                             {"fork", kId, kId},
+                                             {"snapshot", "create"},
+                                             {"snapshot", "rm"},
+                                             {"pool", "x"},
                                              {"cp", "a", "b"},
                                              {"run", "--env-file", "/no/such", "true"},
                                              {"run", "-t", "true"},

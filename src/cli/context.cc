@@ -29,6 +29,10 @@ asio::awaitable<void> KeepAlive(Api api, std::string id, std::shared_ptr<bool> i
 
 asio::awaitable<Result<std::shared_ptr<EnvdTarget>>> FindTarget(Api api, std::string id) {
   auto sandbox = co_await api.Sandbox(id);
+  if (sandbox && JsonText(*sandbox, "state") == "paused") {
+    co_return Fail(ErrorCode::kConflict,
+                   "sandbox " + id + " is paused; `space resume " + id + "` lets it go on");
+  }
   if (sandbox) {
     co_return api.TargetOf(*sandbox);
   }

@@ -34,7 +34,7 @@ Result<std::unique_ptr<Context>> MakeContext(const Invocation& invocation);
 asio::awaitable<void> KeepAlive(Api api, std::string id, std::shared_ptr<bool> is_over);
 
 // The agent of a running sandbox.
-//   errors: kNotFound, naming the sandbox and, when it has died, why
+//   errors: kNotFound, naming the sandbox and, when it has died, why; kConflict when it is paused
 asio::awaitable<Result<std::shared_ptr<EnvdTarget>>> FindTarget(Api api, std::string id);
 
 // Says how the sandbox died when a cut stream was that.

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <chrono>
+#include <tuple>
 
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -102,14 +103,60 @@ asio::awaitable<void> FakeDaemon::Serve(http::Exchange& exchange) {
   co_return co_await ServeApi(exchange, std::move(body));
 }
 
+std::optional<std::pair<int, std::string>> FakeDaemon::AnswerBranch(const std::string& method,
+                                                                    const std::string& target) {
+  using Answer = std::pair<int, std::string>;
+  const std::string snapshot =
+      std::string(R"({"snapshotID":"tsnap:default","names":[],"sandboxID":")") + kId +
+      R"(","timings":{"pauseUs":1234}})";
+  const std::lock_guard lock(mutex_);
+  if (target.ends_with("/pause")) {
+    const bool was_paused = std::exchange(is_paused_, true);
+    return was_paused ? Answer(409, ErrorBody(409, "it is paused already")) : Answer(204, "");
+  }
+  if (target.ends_with("/connect")) {
+    const bool was_paused = std::exchange(is_paused_, false);
+    return Answer(was_paused ? 201 : 200, std::string(R"({"sandboxID":")") + kId + "\"}");
+  }
+  if (target.ends_with("/fork")) {
+    return Answer(201, R"({"results":[{"sandbox":{"sandboxID":"icopy0"}},)"
+                       R"({"error":{"code":503,"message":"no room for one more"}},)"
+                       R"({"sandbox":{"sandboxID":"icopy1"}}],"timings":{"pauseUs":1234}})");
+  }
+  if (method == "GET" && target.starts_with("/space/v1/snapshots")) {
+    return Answer(200, target.find('?') == std::string::npos ? snapshot : "[" + snapshot + "]");
+  }
+  if (target.ends_with("/snapshots")) {
+    return Answer(201, snapshot);
+  }
+  if (target == "/templates/used") {
+    return Answer(400, ErrorBody(400, "sandbox iuser stands on it"));
+  }
+  if (target.starts_with("/templates/")) {
+    return Answer(204, "");
+  }
+  if (target == "/space/v1/pool") {
+    return Answer(200,
+                  R"({"templates":[{"templateID":"base@2c-1024m","state":"ready","ready":4}]})");
+  }
+  if (target == "/space/v1/status") {
+    return Answer(200, R"({"sandboxes":{"running":1,"paused":3,"limit":9},)"
+                       R"("pool":{"ready":4,"making":1,"templates":2}})");
+  }
+  return std::nullopt;
+}
+
 asio::awaitable<void> FakeDaemon::ServeApi(http::Exchange& exchange, std::string body) {
   const http::RequestHead& head = exchange.request();
   const std::string sandbox =
-      std::string(R"({"sandboxID":")") + kId +
-      R"(","templateID":"base","state":"running","envdAccessToken":"t","vmmPid":7})";
+      std::string(R"({"sandboxID":")") + kId + R"(","templateID":"base","state":")" +
+      (is_paused_ ? "paused" : "running") + R"(","envdAccessToken":"t","vmmPid":7})";
   int status = 200;
   std::string answer = "{}";
-  if (head.headers.Find("X-API-Key") != kKey) {
+  const auto branch = AnswerBranch(head.method, head.target);
+  if (branch) {
+    std::tie(status, answer) = *branch;
+  } else if (head.headers.Find("X-API-Key") != kKey) {
     status = 401;
     answer = ErrorBody(401, "Invalid API key");
   } else if (head.method == "POST" && head.target == "/v2/sandboxes") {

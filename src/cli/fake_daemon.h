@@ -5,8 +5,10 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <boost/asio/io_context.hpp>
@@ -36,6 +38,9 @@ class FakeDaemon {
  private:
   http::asio::awaitable<void> Serve(http::Exchange& exchange);
   http::asio::awaitable<void> ServeApi(http::Exchange& exchange, std::string body);
+  // Pause, resume, fork, snapshots, pool: nullopt for all else.
+  std::optional<std::pair<int, std::string>> AnswerBranch(const std::string& method,
+                                                          const std::string& target);
   http::asio::awaitable<void> ServeProcess(http::Exchange& exchange, std::string body);
   http::asio::awaitable<void> Run(http::Exchange& exchange, std::string command,
                                   std::string argument);
@@ -45,6 +50,7 @@ class FakeDaemon {
   std::vector<std::string> requests_;
   std::map<std::string, std::string> files_;
   size_t live_ = 0;
+  bool is_paused_ = false;
   std::string input_;
   bool is_input_closed_ = false;
   int signal_ = 0;

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <utility>
 
 #include <boost/asio/steady_timer.hpp>
 
@@ -49,14 +50,22 @@ Progress::Progress(boost::asio::any_io_executor executor, std::string what) {
   }
 }
 
-Progress::~Progress() {
+void Progress::SetText(std::string what) {
   if (ticker_) {
-    ticker_->is_over = true;
-    ticker_->timer.cancel();
-    if (ticker_->is_shown) {
-      (void)WriteFull(STDERR_FILENO, "\r\x1b[K");
-    }
+    ticker_->what = std::move(what);
   }
+}
+
+void Progress::Finish() {
+  if (!ticker_) {
+    return;
+  }
+  ticker_->is_over = true;
+  ticker_->timer.cancel();
+  if (ticker_->is_shown) {
+    (void)WriteFull(STDERR_FILENO, "\r\x1b[K");
+  }
+  ticker_.reset();
 }
 
 }  // namespace space::cli

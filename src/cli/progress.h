@@ -12,11 +12,15 @@ namespace space::cli {
 class Progress {
  public:
   Progress(boost::asio::any_io_executor executor, std::string what);
-  ~Progress();  // wipes the line
+  ~Progress() { Finish(); }
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
   Progress(Progress&&) = delete;
   Progress& operator=(Progress&&) = delete;
+
+  bool is_visible() const { return ticker_ != nullptr; }  // somebody may see the line
+  void SetText(std::string what);
+  void Finish();  // wipes the line
 
  private:
   struct Ticker;

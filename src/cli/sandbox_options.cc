@@ -24,7 +24,9 @@ Result<int64_t> SizeInMiB(const std::string& option, const std::string& text) {
   return static_cast<int64_t>(bytes / MiB(1) + (bytes % MiB(1) != 0 ? 1 : 0));
 }
 
-Result<int64_t> Seconds(const std::string& option, const std::string& text) {
+}  // namespace
+
+Result<int64_t> ReadSeconds(const std::string& option, const std::string& text) {
   SPACE_TRY(const std::chrono::milliseconds value, ParseDuration(text), option);
   if (value.count() <= 0) {
     return Fail(ErrorCode::kInvalidArgument, option + " must be longer than 0, not", text);
@@ -32,7 +34,13 @@ Result<int64_t> Seconds(const std::string& option, const std::string& text) {
   return (value.count() + 999) / 1000;
 }
 
-}  // namespace
+Result<int64_t> ReadCount(const std::string& option, const std::string& text) {
+  SPACE_TRY(const int64_t value, WholeNumber(option, text), "");
+  if (value < 1) {
+    return Fail(ErrorCode::kInvalidArgument, option + " must be at least 1, not", text);
+  }
+  return value;
+}
 
 std::vector<OptionSpec> operator+(std::vector<OptionSpec> a, const std::vector<OptionSpec>& b) {
   a.insert(a.end(), b.begin(), b.end());
@@ -50,7 +58,7 @@ std::vector<OptionSpec> ProcessOptions() {
 }
 
 std::vector<OptionSpec> SizeOptions() {
-  return {{"template", 'T', "NAME", "what the sandbox is made of (default: base)"},
+  return {{"template", 'T', "NAME", "template or snapshot that it is made of (default: base)"},
           {"cpus", 0, "COUNT", "virtual CPUs, 1 to 32"},
           {"memory", 0, "SIZE", "memory, such as 512m or 2g"},
           {"disk", 0, "SIZE", "size of the root disk, such as 10g"},
@@ -128,7 +136,7 @@ Result<boost::json::object> MakeCreateBody(const Arguments& arguments) {
     body["diskSizeMB"] = size;
   }
   if (const auto text = arguments.Value("timeout")) {
-    SPACE_TRY(const int64_t seconds, Seconds("--timeout", *text), "arguments");
+    SPACE_TRY(const int64_t seconds, ReadSeconds("--timeout", *text), "arguments");
     body["timeout"] = seconds;
   }
   return body;

@@ -32,6 +32,11 @@ Result<AttachRequest> MakeAttachRequest(const Arguments& arguments,
 // How long a sandbox made by the command line lives when nobody says.
 constexpr int64_t kDefaultLifeSeconds = 3600;
 
+// A whole number of at least 1 and a whole number of seconds of more than 0.
+//   errors: kInvalidArgument naming the option ("--count")
+Result<int64_t> ReadCount(const std::string& option, const std::string& text);
+Result<int64_t> ReadSeconds(const std::string& option, const std::string& text);
+
 // The body of a create request. Sizes are left to the daemon's judgement; only what cannot be read
 // is refused here, naming the option.
 Result<boost::json::object> MakeCreateBody(const Arguments& arguments);

@@ -24,7 +24,7 @@ std::string Joined(const std::set<std::string>& words) {
   return text;
 }
 
-// Second words of "machine", "key" and "config".
+// Second words of "machine", "key", "snapshot" and "config".
 std::set<std::string> SecondWords(const std::string& noun) {
   std::set<std::string> words;
   for (const Command& command : Commands()) {
@@ -44,7 +44,8 @@ std::string OptionWords(const Command& command) {
 }
 
 bool TakesSandbox(std::string_view name) {
-  for (const std::string_view one : {"exec", "kill", "rm", "inspect", "shell", "logs"}) {
+  for (const std::string_view one :
+       {"exec", "kill", "rm", "inspect", "shell", "logs", "pause", "resume", "fork"}) {
     if (name == one) {
       return true;
     }

@@ -1,15 +1,14 @@
+#include "cli/build_watch.h"
 #include "cli/commands/commands.h"
 #include "cli/context.h"
-#include "cli/progress.h"
 #include "cli/sandbox_options.h"
 
 namespace space::cli {
 namespace {
 
 asio::awaitable<Result<int>> CreateOne(Context& context, boost::json::object body) {
-  const Progress progress(context.io.get_executor(), "creating sandbox");
   SPACE_CO_TRY(const boost::json::object sandbox,
-               co_await context.api.CreateSandbox(std::move(body)), "create sandbox");
+               co_await CreateWatched(context.io, context.api, std::move(body)), "create sandbox");
   Print(JsonText(sandbox, "sandboxID") + "\n");
   co_return 0;
 }
@@ -41,7 +40,8 @@ Command Create() {
           .options = std::vector<OptionSpec>{{"env", 'e', "NAME=VALUE",
                                               "variable of every command in it (repeatable)"}} +
                      SizeOptions(),
-          .examples = {"id=$(space create --timeout 2h)", "space create --cpus 4 --memory 4g"},
+          .examples = {"id=$(space create --timeout 2h)",
+                       "space create -T $(space snapshot create $id) --timeout 10m"},
           .run = RunCreate};
 }
 

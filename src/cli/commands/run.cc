@@ -3,10 +3,10 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 
+#include "cli/build_watch.h"
 #include "cli/commands/commands.h"
 #include "cli/context.h"
 #include "cli/credentials.h"
-#include "cli/progress.h"
 #include "cli/sandbox_options.h"
 
 namespace space::cli {
@@ -67,21 +67,17 @@ asio::awaitable<Result<int>> RunAttached(Context& context, AttachRequest request
 asio::awaitable<Result<int>> CreateAndRun(Context& context, const Arguments& arguments,
                                           AttachRequest request, boost::json::object body,
                                           EndSignals& signals) {
-  Result<boost::json::object> sandbox = Fail(ErrorCode::kInternal, "not made");
-  {
-    const Progress progress(context.io.get_executor(), "creating sandbox");
-    // A create cannot be taken back half-way: the first signal waits for it, the second does not.
-    signals.Listen([](int count) {
-      if (count == 1) {
-        Say("interrupted: waiting for the sandbox, to remove it (again to leave it behind)");
-      } else {
-        Say("left behind: the sandbox in the making ends when its time is over");
-        std::_Exit(kExitSignalBase + SIGINT);
-      }
-    });
-    sandbox = co_await context.api.CreateSandbox(std::move(body));
-    signals.Listen({});
-  }
+  // A create cannot be taken back half-way: the first signal waits for it, the second does not.
+  signals.Listen([](int count) {
+    if (count == 1) {
+      Say("interrupted: waiting for the sandbox, to remove it (again to leave it behind)");
+    } else {
+      Say("left behind: the sandbox in the making ends when its time is over");
+      std::_Exit(kExitSignalBase + SIGINT);
+    }
+  });
+  auto sandbox = co_await CreateWatched(context.io, context.api, std::move(body));
+  signals.Listen({});
   if (!sandbox) {
     co_return Fail(std::move(sandbox).error().While("create sandbox"));
   }

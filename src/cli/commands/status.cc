@@ -36,8 +36,15 @@ Result<int> RunStatus(const Invocation& invocation) {
     Print("daemon     " + JsonText(*daemon, "version") + ", since " +
           JsonText(*daemon, "startedAt") + "\n");
     if (const auto* counts = daemon->if_contains("sandboxes"); counts && counts->is_object()) {
-      Print("sandboxes  " + JsonText(counts->get_object(), "running") + " running, limit " +
+      const std::string paused = JsonText(counts->get_object(), "paused");
+      Print("sandboxes  " + JsonText(counts->get_object(), "running") + " running, " +
+            (paused.empty() ? "" : paused + " paused, ") + "limit " +
             JsonText(counts->get_object(), "limit") + "\n");
+    }
+    if (const auto* pool = daemon->if_contains("pool"); pool && pool->is_object()) {
+      Print("pool       " + JsonText(pool->get_object(), "ready") + " ready, " +
+            JsonText(pool->get_object(), "making") + " in the making, of " +
+            JsonText(pool->get_object(), "templates") + " templates\n");
     }
     Print("network    " + JsonText(*daemon, "network") + "\n");
   }
