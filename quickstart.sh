@@ -5,13 +5,15 @@ cd "$(dirname "${BASH_SOURCE[0]}")" || exit 1
 
 usage() {
   cat <<'EOF'
-usage: ./quickstart.sh [--no-install]
+usage: ./quickstart.sh [--no-install | --undo]
 
 Checks memory and disk, installs Debian packages, builds, makes the guest kernel and the base image,
 starts the daemon (on the emulated host where KVM cannot run Linux), runs a hello in a sandbox and says
 what to do next. Run it again at any time: what is done already takes seconds.
 
   --no-install   do not touch packages; fail when one is missing
+  --undo         remove what this made: packages it installed, build/ and bin/ (after 'space down --purge',
+                 which calls it)
   -h, --help     this text
 
 Examples:
@@ -21,9 +23,11 @@ EOF
 }
 
 install=1
+undo=0
 while (($#)); do
   case $1 in
     --no-install) install=0 ;;
+    --undo) undo=1 ;;
     -h | --help) usage; exit 0 ;;
     *) echo "unknown option: $1" >&2; usage >&2; exit 2 ;;
   esac
@@ -31,6 +35,8 @@ while (($#)); do
 done
 
 logs=$PWD/build/quickstart-logs
+# Every package that came with ours, one a line; --undo removes them again.
+record=$PWD/build/quickstart-packages
 begun=$SECONDS
 changes=()
 
@@ -105,8 +111,33 @@ packages() {
   changes+=("installed Debian packages: $missing")
   step "fetch package lists" "check the network and /etc/apt/sources.list" apt-get update
   # shellcheck disable=SC2086  # a list of words
+  local before
+  before=$(installed)
   step "install $(wc -w <<<"$missing") packages" "read the log; apt-get -f install may help" \
     env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing
+  comm -13 <(printf '%s\n' "$before") <(installed) >>"$record"
+}
+installed() { dpkg-query -W -f '${db:Status-Abbrev} ${binary:Package}\n' | awk '$1 == "ii" {print $2}' | LC_ALL=C sort; }
+
+undo() {
+  local packages others
+  packages=$(cat "$record" 2>/dev/null | tr '\n' ' ')
+  if [[ -n ${packages// /} ]]; then
+    # What came later and needs one of them would go too: then they stay.
+    # shellcheck disable=SC2086  # a list of words
+    others=$(apt-get -s purge $packages | awk '$1 == "Purg" || $1 == "Remv" {print $2}' | LC_ALL=C sort -u |
+      comm -23 - <(tr ' ' '\n' <<<"$packages" | sed 's/:.*//' | LC_ALL=C sort -u) | tr '\n' ' ')
+    if [[ -n ${others// /} ]]; then
+      say "kept the packages of quickstart.sh, which others need now: $others"
+      say "  by hand: apt-get purge $packages"
+    else
+      # shellcheck disable=SC2086
+      DEBIAN_FRONTEND=noninteractive apt-get purge -y $packages >/dev/null || die "cannot remove packages: $packages"
+      say "removed $(wc -w <<<"$packages") packages"
+    fi
+  fi
+  rm -rf build bin || die "cannot remove $PWD/build and $PWD/bin"
+  say "removed $PWD/build and $PWD/bin"
 }
 
 build() {
@@ -128,6 +159,10 @@ link_programs() {
   done
 }
 
+if ((undo)); then
+  undo
+  exit
+fi
 mkdir -p "$logs" || exit 1
 check_host
 packages
@@ -138,6 +173,7 @@ images=$(./bin/space config show images_dir) || die "the configuration cannot be
 step "kernel and images in $images" "check the network and the disk; finished parts are kept" \
   images/build --out "$images" --agent "$PWD/build/release/bin/space-agent" all
 changes+=("made $PWD/build and $PWD/bin")
+./bin/space config show data_dir >build/quickstart-data-dir
 
 say "== start"
 ./bin/space up || die "'space up' failed, see above" "./bin/space doctor says what is wrong and how to mend it"
@@ -164,4 +200,4 @@ $(./bin/space env | sed 's/^/  /')
 What this changed on the host:
 EOF
 printf '  - %s\n' "${changes[@]}"
-say "Undo: ./bin/space down --purge (data, state, key); rm -r build bin; packages stay until you remove them."
+say "Undo all of it: ./bin/space down --purge"

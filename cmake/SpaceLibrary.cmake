@@ -4,9 +4,26 @@
 find_package(GTest REQUIRED)
 find_package(Threads REQUIRED)
 
-# Paths relative to the source folder, so that another clone finds what this one compiled.
+# Two ways to spare the compiler work. ccache makes the second build of anything quick, precompiled
+# headers halve the first one of what uses Asio; a header of 200 MB is nothing for ccache, so it is one
+# or the other: ccache where it holds something already. SPACE_PCH keeps what the first configuration
+# chose.
 find_program(SPACE_CCACHE ccache)
+set(cached_files 0)
 if(SPACE_CCACHE)
+  execute_process(COMMAND ${SPACE_CCACHE} --print-stats OUTPUT_VARIABLE cache_stats ERROR_QUIET)
+  if(cache_stats MATCHES "files_in_cache[ \t]+([0-9]+)")
+    set(cached_files ${CMAKE_MATCH_1})
+  endif()
+endif()
+if(cached_files LESS 500 AND NOT SPACE_FUZZ)
+  set(prefer_pch ON)
+else()
+  set(prefer_pch OFF)
+endif()
+option(SPACE_PCH "Precompiled headers instead of ccache" ${prefer_pch})
+# Paths relative to the source folder, so that another clone finds what this one compiled.
+if(SPACE_CCACHE AND NOT SPACE_PCH)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}
                                   CCACHE_NOHASHDIR=1 ${SPACE_CCACHE})
   set(CMAKE_C_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
@@ -38,6 +55,13 @@ add_library(space_boost INTERFACE)
 target_include_directories(space_boost SYSTEM INTERFACE /usr/include)
 target_link_libraries(space_boost INTERFACE Threads::Threads)
 
+# What nearly every file with coroutines includes (src/http/CMakeLists.txt).
+function(space_use_asio_headers target)
+  if(SPACE_PCH AND TARGET space_asio_headers)
+    target_precompile_headers(${target} REUSE_FROM space_asio_headers)
+  endif()
+endfunction()
+
 # space_library(NAME SRCS a.cc DEPS base state PRIVATE_DEPS lib TESTS a_test.cc)
 function(space_library name)
   cmake_parse_arguments(A "" "" "SRCS;DEPS;PRIVATE_DEPS;TESTS" ${ARGN})
@@ -46,10 +70,16 @@ function(space_library name)
   target_include_directories(space_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src)
   list(TRANSFORM A_DEPS REPLACE "^([a-z_]+)$" "space::\\1")
   target_link_libraries(space_${name} PUBLIC ${A_DEPS} PRIVATE space_flags ${A_PRIVATE_DEPS})
+  if("http" IN_LIST ARGN OR name STREQUAL "http")
+    space_use_asio_headers(space_${name})
+  endif()
   if(A_TESTS)
     add_executable(${name}_test ${A_TESTS})
     target_link_libraries(${name}_test PRIVATE space::${name} space_flags ${A_PRIVATE_DEPS}
                                                GTest::gtest_main)
+    if("http" IN_LIST ARGN OR name STREQUAL "http")
+      space_use_asio_headers(${name}_test)
+    endif()
     add_test(NAME ${name} COMMAND ${name}_test)
     set_tests_properties(${name} PROPERTIES TIMEOUT 300)
   endif()
@@ -61,6 +91,9 @@ function(space_program name)
   add_executable(${name} ${A_SRCS})
   list(TRANSFORM A_DEPS REPLACE "^([a-z_]+)$" "space::\\1")
   target_link_libraries(${name} PRIVATE ${A_DEPS} space_flags)
+  if("http" IN_LIST ARGN OR "agent" IN_LIST ARGN OR "api" IN_LIST ARGN OR "cli" IN_LIST ARGN)
+    space_use_asio_headers(${name})
+  endif()
   if(A_STATIC AND NOT SPACE_SANITIZE)  # the sanitizers need the dynamic loader
     target_link_options(${name} PRIVATE -static)
   endif()

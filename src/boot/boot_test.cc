@@ -99,23 +99,35 @@ TEST(KernelTest, LoadKernel_RefusesEveryTruncation) {
   }
 }
 
+LoadedKernel KernelAt(uint64_t start, uint64_t end) {
+  return {GuestAddress{start}, GuestAddress{start}, GuestAddress{end}};
+}
+
 TEST(InitramfsTest, LoadInitramfs_EndsWithMemory) {
   const GuestMemory memory = Memory();
   const Result<LoadedInitramfs> loaded =
-      LoadInitramfs(memory, FileOf(std::string(5000, 'x')), GuestAddress{0x200000});
+      LoadInitramfs(memory, FileOf(std::string(5000, 'x')), KernelAt(MiB(1), MiB(2)));
   ASSERT_TRUE(loaded);
   EXPECT_EQ(loaded->start, GuestAddress{MiB(64) - 8192});
   EXPECT_EQ(*memory.Read<char>(loaded->start + 4999), 'x');
 }
 
+TEST(InitramfsTest, LoadInitramfs_GoesBelowAKernelThatFillsTheMemory) {
+  const GuestMemory memory = Memory();
+  const Result<LoadedInitramfs> loaded =
+      LoadInitramfs(memory, FileOf(std::string(MiB(3), 'x')), KernelAt(MiB(16), MiB(62)));
+  ASSERT_TRUE(loaded);
+  EXPECT_EQ(loaded->start, GuestAddress{MiB(13)});
+}
+
 TEST(InitramfsTest, LoadInitramfs_RefusesWhatDoesNotFit) {
   const GuestMemory memory = Memory();
-  EXPECT_FALSE(LoadInitramfs(memory, FileOf(std::string()), GuestAddress{0x200000}));
-  EXPECT_FALSE(
-      LoadInitramfs(memory, FileOf(std::string(MiB(1), 'x')), GuestAddress{MiB(64) - 4096}));
+  EXPECT_FALSE(LoadInitramfs(memory, FileOf(std::string()), KernelAt(MiB(1), MiB(2))));
+  const UniqueFd one = FileOf(std::string(MiB(1) + 1, 'x'));
+  EXPECT_FALSE(LoadInitramfs(memory, one, KernelAt(MiB(2), MiB(64) - 4096)));
   const UniqueFd huge = FileOf(std::string("x"));
   ASSERT_EQ(::ftruncate(huge.get(), static_cast<off_t>(GiB(8))), 0);
-  EXPECT_FALSE(LoadInitramfs(memory, huge, GuestAddress{0x200000}));
+  EXPECT_FALSE(LoadInitramfs(memory, huge, KernelAt(MiB(1), MiB(2))));
 }
 
 TEST(PvhTest, WriteStartInfo_DescribesMemoryOnBothSidesOfTheHole) {

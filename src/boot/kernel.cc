@@ -135,7 +135,7 @@ Result<uint64_t> LoadSegment(const GuestMemory& memory, const UniqueFd& image,
 Result<LoadedKernel> LoadKernel(const GuestMemory& memory, const UniqueFd& image) {
   SPACE_TRY(const Elf elf, ReadHeaders(image), "load kernel");
   SPACE_TRY(const uint64_t entry, ReadPvhEntry(image, elf), "load kernel");
-  LoadedKernel kernel{GuestAddress{entry}, kKernelMinimum};
+  LoadedKernel kernel{GuestAddress{entry}, GuestAddress{~uint64_t{0}}, kKernelMinimum};
   bool is_entry_loaded = false;
   for (const Elf64_Phdr& segment : elf.segments) {
     if (segment.p_type != PT_LOAD || segment.p_memsz == 0) {
@@ -143,6 +143,7 @@ Result<LoadedKernel> LoadKernel(const GuestMemory& memory, const UniqueFd& image
     }
     SPACE_TRY(const uint64_t end, LoadSegment(memory, image, segment, elf.file_bytes),
               "load kernel");
+    kernel.start = std::min(kernel.start, GuestAddress{segment.p_paddr});
     kernel.end = std::max(kernel.end, GuestAddress{end});
     is_entry_loaded = is_entry_loaded || (entry >= segment.p_paddr && entry < end);
   }
@@ -153,21 +154,32 @@ Result<LoadedKernel> LoadKernel(const GuestMemory& memory, const UniqueFd& image
 }
 
 Result<LoadedInitramfs> LoadInitramfs(const GuestMemory& memory, const UniqueFd& image,
-                                      GuestAddress kernel_end) {
+                                      const LoadedKernel& kernel) {
   SPACE_TRY(const uint64_t size_bytes, FileSize(image.get()), "initramfs");
-  const uint64_t low_end = memory.regions().front().bytes.size();
   if (size_bytes == 0) {
     return Fail(ErrorCode::kInvalidArgument, "initramfs is empty");
   }
-  if (size_bytes > low_end || low_end - size_bytes < kernel_end.value + kPageBytes) {
+  const uint64_t low_end = memory.regions().front().bytes.size();
+  // `size_bytes` before `end`, down to a page; nothing when that is below `least`.
+  const auto place = [&](uint64_t least, uint64_t end) -> std::optional<GuestAddress> {
+    if (end < least || end - least < size_bytes) {
+      return std::nullopt;
+    }
+    const GuestAddress start{(end - size_bytes) & ~(kPageBytes - 1)};
+    return start.value >= least ? std::optional(start) : std::nullopt;
+  };
+  std::optional<GuestAddress> start = place(kernel.end.value, low_end);
+  if (!start) {
+    start = place(kKernelMinimum.value, std::min(kernel.start.value, low_end));
+  }
+  if (!start) {
     return Fail(ErrorCode::kInvalidArgument, "initramfs of " + FormatSize(size_bytes) +
                                                  " and kernel do not fit into the VM's memory of " +
                                                  FormatSize(memory.size_bytes()));
   }
-  const GuestAddress start{(low_end - size_bytes) & ~(kPageBytes - 1)};
-  SPACE_TRY(const std::span<std::byte> room, memory.Slice(start, size_bytes), "initramfs");
+  SPACE_TRY(const std::span<std::byte> room, memory.Slice(*start, size_bytes), "initramfs");
   SPACE_TRY_VOID(PreadFull(image.get(), room, 0), "read initramfs");
-  return LoadedInitramfs{start, size_bytes};
+  return LoadedInitramfs{*start, size_bytes};
 }
 
 }  // namespace space::boot

@@ -9,6 +9,7 @@ namespace space::boot {
 
 struct LoadedKernel {
   GuestAddress pvh_entry;  // 32-bit entry point of the PVH boot protocol
+  GuestAddress start;      // first byte of the first segment, at least kKernelMinimum
   GuestAddress end;        // first free byte behind the last segment
 };
 
@@ -21,9 +22,10 @@ struct LoadedInitramfs {
   uint64_t size_bytes = 0;
 };
 
-// Reads the whole file to the top of the low memory, page-aligned.
-// errors: kInvalidArgument when it is empty or does not fit above `kernel_end`
+// Reads the whole file to the top of the low memory, page-aligned; below the kernel when there is
+// no room above it (a stock kernel ends at 62 MiB and starts at 16). errors: kInvalidArgument when
+// it is empty or fits in neither place
 Result<LoadedInitramfs> LoadInitramfs(const GuestMemory& memory, const UniqueFd& image,
-                                      GuestAddress kernel_end);
+                                      const LoadedKernel& kernel);
 
 }  // namespace space::boot

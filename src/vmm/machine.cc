@@ -84,7 +84,7 @@ Result<void> Machine::AddDevices(MachineConfig& config, EventLoop& loop, const D
 Result<void> Machine::LoadGuest(const MachineConfig& config) {
   SPACE_TRY(const boot::LoadedKernel kernel, boot::LoadKernel(memory_, config.kernel), "boot");
   SPACE_TRY(const boot::LoadedInitramfs initramfs,
-            boot::LoadInitramfs(memory_, config.initramfs, kernel.end), "boot");
+            boot::LoadInitramfs(memory_, config.initramfs, kernel), "boot");
   const bool has_serial = serial_port_ != nullptr;
   std::string command_line = boot::DefaultCommandLine(has_serial);
   if (!config.command_line.empty()) {

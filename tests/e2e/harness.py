@@ -52,7 +52,7 @@ class Node:
         self.close()
 
     def close(self):
-        self.space("down", "--purge", "--yes", timeout=120)
+        self.space("down", "--purge", "--keep-build", "--yes", timeout=120)
         shutil.rmtree(self.home, ignore_errors=True)
 
     def space(self, *arguments, stdin=b"", timeout=None):

@@ -1,5 +1,8 @@
 #include <unistd.h>
 
+#include <array>
+#include <filesystem>
+#include <fstream>
 #include <iostream>
 
 #include "cli/commands/commands.h"
@@ -19,13 +22,36 @@ Result<void> Confirm(const Invocation& invocation, const machine::Settings& sett
     return Fail(ErrorCode::kInvalidArgument, "--purge without a terminal needs --yes");
   }
   Say("this removes " + settings.data_dir + " and " + settings.run_dir +
-      " with every sandbox, key and image in them. Go on? [y/N]");
+      " with every sandbox, key and image in them, and what quickstart.sh installed and built" +
+      " (--keep-build leaves that). Go on? [y/N]");
   std::string answer;
   std::getline(std::cin, answer);
   if (answer != "y" && answer != "yes") {
     return Fail(ErrorCode::kConflict, "nothing was removed");
   }
   return {};
+}
+
+// quickstart.sh of the checkout that this program was built in, when it has set up `data_dir`; else
+// empty.
+std::string QuickstartOf(const std::string& data_dir) {
+  std::error_code ignored;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", ignored);
+  // build/release/bin/space
+  const std::filesystem::path build = program.parent_path().parent_path().parent_path();
+  std::ifstream note(build / "quickstart-data-dir");
+  std::string set_up;
+  std::getline(note, set_up);
+  return set_up == data_dir ? (build.parent_path() / "quickstart.sh").string() : std::string();
+}
+
+// Packages, build/ and bin/: the script that made them removes them. Replaces this process.
+Result<int> UndoQuickstart(const std::string& script) {
+  std::string undo = "--undo";
+  std::string path = script;
+  std::array<char*, 3> arguments = {path.data(), undo.data(), nullptr};
+  ::execv(path.c_str(), arguments.data());
+  return FailErrno("run quickstart.sh --undo", script);
 }
 
 Result<int> RunDown(const Invocation& invocation) {
@@ -48,6 +74,7 @@ Result<int> RunDown(const Invocation& invocation) {
     Say("nothing ran");
   }
   if (is_purge) {
+    const std::string quickstart = QuickstartOf(context->settings.data_dir);
     std::string removed;
     const auto done = PurgeAll(context->settings, context->api.endpoint().url(), removed);
     Print(removed);
@@ -57,6 +84,9 @@ Result<int> RunDown(const Invocation& invocation) {
     if (context->settings.is_from_file) {
       Print("left " + context->settings.path + ", which is yours\n");
     }
+    if (!quickstart.empty() && !invocation.arguments.Has("keep-build")) {
+      return UndoQuickstart(quickstart);
+    }
   }
   return 0;
 }
@@ -64,13 +94,17 @@ Result<int> RunDown(const Invocation& invocation) {
 }  // namespace
 
 Command Down() {
-  return {.name = "down",
-          .summary = "End the daemon or emulated host and every sandbox",
-          .usage = "[--purge [--yes]]",
-          .options = {{"purge", 0, "", "remove data, state and the stored key too, and list it"},
-                      {"yes", 'y', "", "do not ask"}},
-          .examples = {"space down", "space down --purge --yes"},
-          .run = RunDown};
+  return {
+      .name = "down",
+      .summary = "End the daemon or emulated host and every sandbox",
+      .usage = "[--purge [--keep-build] [--yes]]",
+      .options = {{"purge", 0, "",
+                   "remove data, state and the stored key too, and what quickstart.sh installed "
+                   "and built"},
+                  {"keep-build", 0, "", "leave packages, build/ and bin/"},
+                  {"yes", 'y', "", "do not ask"}},
+      .examples = {"space down", "space down --purge --keep-build"},
+      .run = RunDown};
 }
 
 }  // namespace space::cli

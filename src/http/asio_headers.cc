@@ -1,0 +1,1 @@
+// Nothing: this file only makes the build precompile the headers of its target.
