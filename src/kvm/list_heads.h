@@ -20,6 +20,12 @@ struct ListHead {
 };
 static_assert(sizeof(ListHead) == 8);
 
+// Of kvm_msr_list: `count` indices follow at offset 4.
+struct MsrListHead {
+  uint32_t count = 0;
+};
+static_assert(sizeof(MsrListHead) == 4);
+
 // Of kvm_signal_mask: `count` bytes of signal set follow at offset 4.
 struct SignalMaskHead {
   uint32_t length = 0;
@@ -28,8 +34,11 @@ static_assert(sizeof(SignalMaskHead) == 4);
 
 constexpr unsigned long kGetSupportedCpuid = _IOWR(KVMIO, 0x05, ListHead);
 constexpr unsigned long kSetCpuid2 = _IOW(KVMIO, 0x90, ListHead);
+constexpr unsigned long kGetMsrs = _IOWR(KVMIO, 0x88, ListHead);
 constexpr unsigned long kSetMsrs = _IOW(KVMIO, 0x89, ListHead);
 constexpr unsigned long kSetSignalMask = _IOW(KVMIO, 0x8b, SignalMaskHead);
+constexpr unsigned long kGetMsrIndexList = _IOWR(KVMIO, 0x02, MsrListHead);
+static_assert(kGetMsrs == 0xc008ae88 && kGetMsrIndexList == 0xc004ae02);
 static_assert(kGetSupportedCpuid == 0xc008ae05 && kSetCpuid2 == 0x4008ae90);
 static_assert(kSetMsrs == 0x4008ae89 && kSetSignalMask == 0x4004ae8b);
 

@@ -111,12 +111,11 @@ class Probe {
 Result<void> Probe::Run(const UniqueFd& fd) {
   SPACE_TRY(UniqueFd own, fd.Duplicate(), "probe KVM");
   SPACE_TRY(const kvm::System system, kvm::System::Create(std::move(own)), "probe KVM");
-  SPACE_TRY(const kvm::CpuidTable cpuid, system.SupportedCpuid(), "probe KVM");
   SPACE_TRY(const GuestMemory memory, GuestMemory::Create(kvm::kProbeMemoryBytes), "probe KVM");
   SPACE_TRY(const kvm::Vm vm, system.CreateVm(), "probe KVM");
   SPACE_TRY_VOID(vm.SetMemory(memory), "probe KVM");
   SPACE_TRY(kvm::Vcpu vcpu, vm.CreateVcpu(0), "probe KVM");
-  SPACE_TRY_VOID(vcpu.SetCpuid(cpuid), "probe KVM");
+  SPACE_TRY_VOID(vcpu.SetCpuid(system.supported_cpuid()), "probe KVM");
   SPACE_TRY_VOID(kvm::PrepareProbeGuest(memory, vcpu), "probe KVM");
   const Deadline deadline;
   if (!deadline.is_armed()) {

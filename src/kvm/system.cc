@@ -2,6 +2,7 @@
 
 #include <sys/ioctl.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <string_view>
@@ -15,7 +16,7 @@ struct Needed {
   int capability;
   std::string_view name;
 };
-constexpr std::array<Needed, 9> kNeeded = {{
+constexpr std::array<Needed, 12> kNeeded = {{
     {KVM_CAP_USER_MEMORY, "KVM_CAP_USER_MEMORY"},
     {KVM_CAP_IRQCHIP, "KVM_CAP_IRQCHIP"},
     {KVM_CAP_IOEVENTFD, "KVM_CAP_IOEVENTFD"},
@@ -23,6 +24,9 @@ constexpr std::array<Needed, 9> kNeeded = {{
     {KVM_CAP_EXT_CPUID, "KVM_CAP_EXT_CPUID"},
     {KVM_CAP_MP_STATE, "KVM_CAP_MP_STATE"},
     {KVM_CAP_XSAVE, "KVM_CAP_XSAVE"},
+    {KVM_CAP_XCRS, "KVM_CAP_XCRS"},
+    {KVM_CAP_DEBUGREGS, "KVM_CAP_DEBUGREGS"},
+    {KVM_CAP_VCPU_EVENTS, "KVM_CAP_VCPU_EVENTS"},
     {KVM_CAP_SET_TSS_ADDR, "KVM_CAP_SET_TSS_ADDR"},
     {KVM_CAP_ADJUST_CLOCK, "KVM_CAP_ADJUST_CLOCK"},
 }};
@@ -51,7 +55,10 @@ Result<System> System::Create(UniqueFd kvm) {
   if (run_bytes < static_cast<int>(sizeof(kvm_run))) {
     return FailErrno("ask for the size of a vCPU's page");
   }
-  return System(std::move(kvm), static_cast<size_t>(run_bytes));
+  System system(std::move(kvm), static_cast<size_t>(run_bytes));
+  SPACE_TRY(system.cpuid_, system.AskCpuid(), "use KVM");
+  SPACE_TRY(system.shape_, system.AskStateShape(), "use KVM");
+  return system;
 }
 
 Result<Vm> System::CreateVm() const {
@@ -66,12 +73,36 @@ Result<Vm> System::CreateVm() const {
   }
 }
 
-Result<CpuidTable> System::SupportedCpuid() const {
+Result<CpuidTable> System::AskCpuid() const {
   List<kvm_cpuid_entry2> table(kMaxCpuidEntries);
   if (::ioctl(kvm_.get(), kGetSupportedCpuid, table.data()) < 0) {
     return FailErrno("ask for the supported CPUID");
   }
   return table.Entries();
+}
+
+Result<StateShape> System::AskStateShape() const {
+  StateShape shape;
+  const int xsave_bytes = CheckExtension(KVM_CAP_XSAVE2);
+  shape.xsave_bytes = std::max(sizeof(kvm_xsave), static_cast<size_t>(xsave_bytes));
+  if (shape.xsave_bytes > VcpuState::kMaxXsaveBytes) {
+    return Fail(ErrorCode::kUnimplemented, "this host's XSAVE state is too large",
+                std::to_string(shape.xsave_bytes));
+  }
+  shape.has_tsc_offset = CheckExtension(KVM_CAP_VCPU_ATTRIBUTES) > 0;
+  // With room for none it says how many there are.
+  std::vector<uint32_t> list(1);
+  if (::ioctl(kvm_.get(), kGetMsrIndexList, list.data()) < 0 && errno != E2BIG) {
+    return FailErrno("ask for the list of MSRs");
+  }
+  list.resize(size_t{1} + std::min<size_t>(list.front(), VcpuState::kMaxMsrs));
+  list.front() = static_cast<uint32_t>(list.size() - 1);
+  if (::ioctl(kvm_.get(), kGetMsrIndexList, list.data()) < 0) {
+    return FailErrno("ask for the list of MSRs");
+  }
+  std::ranges::copy_if(list.begin() + 1, list.end(), std::back_inserter(shape.msrs),
+                       [](uint32_t msr) { return !IsLeftOut(msr); });
+  return shape;
 }
 
 int System::CheckExtension(int capability) const {

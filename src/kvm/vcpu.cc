@@ -135,11 +135,12 @@ Result<void> Vcpu::SetKickSignal(int signal) const {
   return {};
 }
 
-Result<void> Vcpu::SetCpuid(const std::vector<kvm_cpuid_entry2>& table) const {
+Result<void> Vcpu::SetCpuid(const CpuidTable& table) {
   List<kvm_cpuid_entry2> request{std::span(table)};
   if (::ioctl(vcpu_.get(), kSetCpuid2, request.data()) < 0) {
     return FailErrno("set CPUID");
   }
+  cpuid_ = table;
   return {};
 }
 

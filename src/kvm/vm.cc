@@ -4,6 +4,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 
+#include <iterator>
 #include <string>
 
 namespace space::kvm {
@@ -45,6 +46,8 @@ Result<Vcpu> Vm::CreateVcpu(uint32_t id) const {
   SPACE_TRY(Mapping run,
             Mapping::Create(vcpu.get(), run_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED),
             "map vCPU page");
+  // A forked child (a snapshot's) would keep the VM alive through it.
+  ::madvise(run.bytes().data(), run.size_bytes(), MADV_DONTFORK);
   return Vcpu(std::move(vcpu), std::move(run));
 }
 
@@ -67,6 +70,48 @@ Result<void> Vm::AddIrqEvent(const UniqueFd& event, uint32_t gsi) const {
   request.gsi = gsi;
   if (::ioctl(vm_.get(), KVM_IRQFD, &request) < 0) {
     return FailErrno("register irqfd for interrupt", std::to_string(gsi));
+  }
+  return {};
+}
+
+Result<VmState> Vm::SaveState() const {
+  VmState state;
+  SPACE_TRY(state.clock_ns, ClockNs(), "save VM");
+  for (uint32_t chip = 0; chip < std::size(state.chips); ++chip) {
+    state.chips[chip].chip_id = chip;
+    if (::ioctl(vm_.get(), KVM_GET_IRQCHIP, &state.chips[chip]) < 0) {
+      return FailErrno("save VM: get interrupt chip", std::to_string(chip));
+    }
+  }
+  return state;
+}
+
+Result<void> Vm::RestoreChips(const VmState& state) const {
+  for (uint32_t chip = 0; chip < std::size(state.chips); ++chip) {
+    kvm_irqchip request = state.chips[chip];
+    request.chip_id = chip;
+    if (::ioctl(vm_.get(), KVM_SET_IRQCHIP, &request) < 0) {
+      return FailErrno("restore VM: set interrupt chip", std::to_string(chip));
+    }
+  }
+  return {};
+}
+
+Result<uint64_t> Vm::ClockNs() const {
+  kvm_clock_data data = {};
+  if (::ioctl(vm_.get(), KVM_GET_CLOCK, &data) < 0) {
+    return FailErrno("get clock");
+  }
+  return data.clock;
+}
+
+// Without KVM_CLOCK_REALTIME: the guest's monotonic clock goes on where it stood; its wall clock is
+// set by the agent.
+Result<void> Vm::SetClockNs(uint64_t clock_ns) const {
+  kvm_clock_data data = {};
+  data.clock = clock_ns;
+  if (::ioctl(vm_.get(), KVM_SET_CLOCK, &data) < 0) {
+    return FailErrno("set clock");
   }
   return {};
 }

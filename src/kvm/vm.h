@@ -29,6 +29,13 @@ class Vm {
   // A signal on `event` pulses interrupt `gsi` (edge).
   Result<void> AddIrqEvent(const UniqueFd& event, uint32_t gsi) const;
 
+  // Clock and interrupt chips; all vCPUs stand still. Restore: after the vCPUs', before devices
+  // raise anything, and the clock again when the guest starts to run.
+  Result<VmState> SaveState() const;
+  Result<void> RestoreChips(const VmState& state) const;
+  Result<uint64_t> ClockNs() const;  // kvmclock
+  Result<void> SetClockNs(uint64_t clock_ns) const;
+
   // Three pages that KVM uses on Intel for real mode, and one for its identity map below them.
   static constexpr uint64_t kTssAddress = 0xfffbd000;
   static constexpr uint64_t kIdentityMapAddress = 0xfffbc000;
