@@ -353,6 +353,9 @@ void MmioTransport::KickAll() {
     for (int round = 0; round < kMaxRoundsPerExit && NotifyLocked(at); ++round) {
     }
   }
+  if (interrupt_status_.load() != 0) {
+    raise_irq_();
+  }
 }
 
 void MmioTransport::Save(StateWriter& out) const {

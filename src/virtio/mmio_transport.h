@@ -45,7 +45,8 @@ class MmioTransport final : private InterruptLine {
   // True: the device has more to do; come back after the others (write the eventfd again).
   bool OnQueueNotify(size_t queue_index);
   void OnHostReady(uint64_t token, uint32_t events);
-  // After a restore: looks at every queue, since doorbells rung before the snapshot are lost.
+  // After a restore: looks at every queue, since doorbells rung before the snapshot are lost, and
+  // raises what the driver has not acknowledged, since that interrupt may be lost too.
   void KickAll();
 
   // Calls into the device from outside the transport (vsock's Connect), under the device's lock. A

@@ -29,6 +29,9 @@ class BlockDevice final : public VirtioDevice {
   Result<void> Restore(StateReader& in) override;
 
   const LayeredImage& image() const { return image_; }
+  // As LayeredImage::Freeze: requests are served whole, so between two of them the disk is one
+  // instant.
+  Result<int> FreezeTop(UniqueFd new_top) { return image_.Freeze(std::move(new_top)); }
   // Host-side read and write errors, which the guest saw as I/O errors.
   uint64_t io_errors() const { return io_errors_; }
 

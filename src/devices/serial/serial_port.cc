@@ -1,6 +1,10 @@
 #include "devices/serial/serial_port.h"
 
+#include <array>
+
+#include "base/bytes.h"
 #include "devices/serial/serial_log.h"
+#include "state/state.h"
 
 namespace space {
 namespace {
@@ -16,6 +20,8 @@ enum Register : uint16_t {
   kModemStatus = 6,
   kScratch = 7,
 };
+
+constexpr uint16_t kStateVersion = 1;
 
 constexpr uint8_t kDivisorLatch = 0x80;     // LCR
 constexpr uint8_t kEmptyInterrupt = 0x02;   // IER: transmitter empty
@@ -123,6 +129,41 @@ void SerialPort::Send(uint8_t value) {
   }
   if ((interrupt_enable_ & kEmptyInterrupt) != 0) {
     is_empty_pending_ = true;
+    raise_irq_();
+  }
+}
+
+void SerialPort::Save(StateWriter& out) const {
+  ByteWriter body;
+  for (const uint8_t value : {interrupt_enable_, fifo_control_, line_control_, modem_control_,
+                              scratch_, divisor_low_, divisor_high_}) {
+    body.Put(value);
+  }
+  body.Put(static_cast<uint8_t>(is_empty_pending_));
+  out.Add("serial", kStateVersion, body.bytes());
+}
+
+Result<void> SerialPort::Restore(StateReader& in) {
+  SPACE_TRY(const StateSection section, in.Require("serial", kStateVersion), "restore serial port");
+  ByteReader body(section.body);
+  const std::lock_guard lock(mutex_);
+  const std::array<uint8_t*, 7> registers = {&interrupt_enable_, &fifo_control_, &line_control_,
+                                             &modem_control_,    &scratch_,      &divisor_low_,
+                                             &divisor_high_};
+  for (uint8_t* const value : registers) {
+    SPACE_TRY(*value, body.Get<uint8_t>(), "restore serial port");
+  }
+  SPACE_TRY(const uint8_t is_pending, body.Get<uint8_t>(), "restore serial port");
+  is_empty_pending_ = is_pending == 1;
+  // As the guest could have written them.
+  interrupt_enable_ &= 0x0f;
+  modem_control_ &= 0x1f;
+  return body.Finish();
+}
+
+void SerialPort::RaisePending() {
+  const std::lock_guard lock(mutex_);
+  if (is_empty_pending_) {
     raise_irq_();
   }
 }

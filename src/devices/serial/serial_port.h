@@ -7,9 +7,13 @@
 #include <functional>
 #include <mutex>
 
+#include "base/result.h"
+
 namespace space {
 
 class SerialLog;
+class StateReader;
+class StateWriter;
 
 class SerialPort {
  public:
@@ -24,6 +28,12 @@ class SerialPort {
   // accesses.
   uint8_t Read(uint16_t reg);
   void Write(uint16_t reg, uint8_t value);
+
+  // The registers, section "serial". The vCPUs stand still.
+  void Save(StateWriter& out) const;
+  Result<void> Restore(StateReader& in);
+  // After a restore: an interrupt that was on its way may be lost.
+  void RaisePending();
 
  private:
   uint8_t ReadIdentification();

@@ -19,7 +19,6 @@ Result<bool> VsockDevice::OnQueueReady(size_t queue_index) {
   if (queues_.empty()) {
     return false;
   }
-  SPACE_TRY_VOID(ServeEvents(), "serve vsock event queue");
   return Work(queue_index == kTransmitQueue);
 }
 

@@ -15,8 +15,6 @@ using vsock::ConnectionState;
 namespace {
 
 constexpr size_t kReceiveQueue = 0;
-constexpr size_t kEventQueue = 2;
-constexpr uint32_t kTransportReset = 0;
 
 }  // namespace
 
@@ -179,33 +177,6 @@ Result<void> VsockDevice::PutPacket(const Chain& chain, PacketHeader header, uin
   header.length = payload;
   CopyTo(chain.writable, 0, std::as_bytes(std::span(&header, 1)));
   return queues_[kReceiveQueue].Push(chain.head, static_cast<uint32_t>(sizeof(header)) + payload);
-}
-
-// After a restore the guest must forget its streams (virtio 1.2, 5.10.6.7).
-Result<void> VsockDevice::ServeEvents() {
-  if (!is_transport_reset_due_) {
-    return {};
-  }
-  Queue& queue = queues_[kEventQueue];
-  SPACE_TRY(std::optional<Chain> chain, queue.Pop(), "take vsock event buffer");
-  if (!chain.has_value()) {
-    SPACE_TRY(const bool has_late, queue.EnableNotifications(), "wait for vsock event buffers");
-    if (!has_late) {
-      return {};
-    }
-    SPACE_TRY(chain, queue.Pop(), "take vsock event buffer");
-  }
-  if (!chain.has_value()) {
-    return {};
-  }
-  const uint32_t event = kTransportReset;
-  if (chain->writable_bytes < sizeof(event)) {
-    return Fail(ErrorCode::kGuestFault, "vsock event buffer is too small");
-  }
-  CopyTo(chain->writable, 0, std::as_bytes(std::span(&event, 1)));
-  SPACE_TRY_VOID(queue.Push(chain->head, sizeof(event)), "send vsock event");
-  is_transport_reset_due_ = false;
-  return SignalIfWanted(queue);
 }
 
 Result<void> VsockDevice::SignalIfWanted(Queue& queue) {

@@ -165,7 +165,6 @@ void VsockDevice::Reset() {
   resets_.clear();
   ready_.clear();
   is_transmit_blocked_ = false;
-  is_transport_reset_due_ = false;
 }
 
 Result<void> VsockDevice::OnHostReady(uint64_t token, uint32_t events) {
@@ -326,6 +325,18 @@ void VsockDevice::OnTimer() {
 void VsockDevice::Save(StateWriter& out) const {
   ByteWriter body;
   body.Put(next_host_port_);
+  // What the guest has still to hear of streams that are gone, then those that go with the restore.
+  std::vector<ResetNotice> gone(resets_.begin(), resets_.end());
+  for (const auto& [ports, connection] : by_ports_) {
+    if ((connection->pending & vsock::kPendingRequest) == 0) {
+      gone.push_back({connection->host_port, connection->guest_port});
+    }
+  }
+  body.Put(static_cast<uint32_t>(gone.size()));
+  for (const ResetNotice& notice : gone) {
+    body.Put(notice.host_port);
+    body.Put(notice.guest_port);
+  }
   out.Add(name(), 1, body.bytes());
 }
 
@@ -333,12 +344,23 @@ Result<void> VsockDevice::Restore(StateReader& in) {
   SPACE_TRY(const StateSection section, in.Require(name(), 1), "restore vsock device");
   ByteReader body(section.body);
   SPACE_TRY(const uint32_t port, body.Get<uint32_t>(), "restore vsock device");
+  SPACE_TRY(const uint32_t gone, body.Get<uint32_t>(), "restore vsock device");
+  if (gone > kMaxConnections + kMaxResets) {
+    return Fail(ErrorCode::kInvalidArgument, "saved vsock device has too many streams");
+  }
+  std::deque<ResetNotice> resets;
+  for (uint32_t at = 0; at < gone; ++at) {
+    ResetNotice notice{};
+    SPACE_TRY(notice.host_port, body.Get<uint32_t>(), "restore vsock stream");
+    SPACE_TRY(notice.guest_port, body.Get<uint32_t>(), "restore vsock stream");
+    resets.push_back(notice);
+  }
   SPACE_TRY_VOID(body.Finish(), "restore vsock device");
   if (port < kFirstHostPort || port > kLastHostPort) {
     return Fail(ErrorCode::kInvalidArgument, "saved vsock port is out of range");
   }
   next_host_port_ = port;
-  is_transport_reset_due_ = true;
+  resets_ = std::move(resets);
   return {};
 }
 

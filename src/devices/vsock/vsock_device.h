@@ -69,7 +69,9 @@ class VsockDevice final : public VirtioDevice {
   Result<bool> OnQueueReady(size_t queue_index) override;
   Result<void> OnHostReady(uint64_t token, uint32_t events) override;
   void Reset() override;
-  // Streams do not survive: the guest is told by a transport reset event after Restore.
+  // Streams do not survive: after Restore the guest gets a RST for each that it knew when saved,
+  // and for whatever it sends of them; new ones work at once. No transport reset event: it would
+  // end those, too.
   void Save(StateWriter& out) const override;
   Result<void> Restore(StateReader& in) override;
 
@@ -126,7 +128,6 @@ class VsockDevice final : public VirtioDevice {
   ReadOutcome ReadInto(Connection& connection, const Chain& chain, uint32_t& payload);
   Result<void> PutPacket(const Chain& chain, PacketHeader header, uint32_t payload);
   bool HasForGuest() const { return !resets_.empty() || !ready_.empty(); }
-  Result<void> ServeEvents();
   Result<void> SignalIfWanted(Queue& queue);
 
   VsockConfig config_;
@@ -143,8 +144,7 @@ class VsockDevice final : public VirtioDevice {
   std::deque<ResetNotice> resets_;
   uint64_t next_token_ = kTimerToken + 1;
   uint32_t next_host_port_ = kFirstHostPort;
-  bool is_transmit_blocked_ = false;  // resets_ was full
-  bool is_transport_reset_due_ = false;
+  bool is_transmit_blocked_ = false;                            // resets_ was full
   std::optional<std::chrono::steady_clock::time_point> armed_;  // when the timer goes off
   uint64_t dropped_packets_ = 0;
 };

@@ -1,5 +1,7 @@
 #include <sys/epoll.h>
 
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "devices/vsock/vsock_fixture.h"
@@ -305,21 +307,80 @@ TEST_F(VsockTest, Reset_ClosesEverything) {
   EXPECT_FALSE(*guest_.device->OnQueueReady(0));
 }
 
-TEST_F(VsockTest, Restore_TellsTheGuestToForgetItsStreams) {
-  Open();
+// Saves the device of `guest` and restores it into another one.
+void Transfer(FakeVsockGuest& guest, FakeVsockGuest& into) {
   StateWriter out;
-  guest_.device->Save(out);
+  guest.device->Save(out);
   const std::string saved = std::move(out).Take();
-  FakeVsockGuest restored;
   auto in = StateReader::Parse(saved);
-  ASSERT_TRUE(restored.device->Restore(*in).has_value());
-  restored.BringUp();
-  EXPECT_FALSE(*restored.device->OnQueueReady(2));
-  restored.event.Put<uint32_t>(0x9f000, 0xeeeeeeee);
-  restored.event.Add({{0x9f000, 4, true}});
-  EXPECT_FALSE(*restored.device->OnQueueReady(2));
-  EXPECT_EQ(restored.event.Get<uint32_t>(0x9f000), 0U);
-  EXPECT_EQ(restored.event.used_index(), 1);
+  ASSERT_TRUE(in.has_value());
+  ASSERT_TRUE(into.device->Restore(*in).has_value());
+  into.BringUp();
+}
+
+TEST_F(VsockTest, Restore_ResetsEachStreamThatTheGuestKnew) {
+  Open();
+  const PacketHeader first = opened_;
+  const UniqueFd first_host = std::move(host_);
+  outcomes_.clear();
+  Open();
+  FakeVsockGuest restored;
+  Transfer(guest_, restored);
+  EXPECT_EQ(restored.device->connection_count(), 0U);
+  restored.AddBuffers(4);
+  std::vector<uint32_t> reset_ports;
+  for (const auto& packet : restored.TakePackets()) {
+    EXPECT_EQ(packet.header.operation, vsock::kReset);
+    EXPECT_EQ(packet.header.destination_port, kPort);
+    reset_ports.push_back(packet.header.source_port);
+  }
+  std::ranges::sort(reset_ports);
+  EXPECT_EQ(reset_ports, (std::vector<uint32_t>{first.source_port, opened_.source_port}));
+}
+
+TEST_F(VsockTest, Restore_NewStreamsWorkAtOnceOnPortsOfTheirOwn) {
+  Open();
+  FakeVsockGuest restored;
+  Transfer(guest_, restored);
+  auto pair = *MakeSocketPair(SOCK_STREAM);
+  int accepted = 0;
+  ASSERT_TRUE(restored.device
+                  ->Connect(kPort, std::move(pair.second),
+                            [&](const Result<void>& outcome) { accepted += outcome ? 1 : 0; })
+                  .has_value());
+  restored.AddBuffers(4);
+  const auto packets = restored.TakePackets();
+  ASSERT_EQ(packets.size(), 2U);
+  EXPECT_EQ(packets[0].header.operation, vsock::kReset);
+  EXPECT_EQ(packets[1].header.operation, vsock::kRequest);
+  EXPECT_NE(packets[1].header.source_port, opened_.source_port);
+  ASSERT_TRUE(restored.Send(restored.Header(packets[1].header, vsock::kResponse)).has_value());
+  EXPECT_EQ(accepted, 1);
+}
+
+TEST_F(VsockTest, Restore_PacketsOfOldStreamsAreReset) {
+  Open();
+  FakeVsockGuest restored;
+  Transfer(guest_, restored);
+  restored.AddBuffers(4);
+  restored.TakePackets();
+  ASSERT_TRUE(restored.Send(restored.Header(opened_, vsock::kData), "").has_value());
+  const auto packets = restored.TakePackets();
+  ASSERT_EQ(packets.size(), 1U);
+  EXPECT_EQ(packets[0].header.operation, vsock::kReset);
+}
+
+TEST_F(VsockTest, Restore_KeepsResetsThatWaitedForABuffer) {
+  PacketHeader nobody;
+  nobody.source_port = 7;
+  nobody.destination_port = 8;
+  ASSERT_TRUE(guest_.Send(guest_.Header(nobody, vsock::kData)).has_value());
+  FakeVsockGuest restored;
+  Transfer(guest_, restored);
+  restored.AddBuffers(1);
+  const auto packets = restored.TakePackets();
+  ASSERT_EQ(packets.size(), 1U);
+  EXPECT_EQ(packets[0].header.source_port, 7U);
 }
 
 TEST_F(VsockTest, ManyStreams_TakeTurns) {
