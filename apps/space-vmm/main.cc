@@ -4,7 +4,9 @@
 #include <sys/prctl.h>
 
 #include <cstdio>
+#include <optional>
 #include <string_view>
+#include <utility>
 
 #include "base/log.h"
 #include "vmm/service.h"
@@ -46,9 +48,17 @@ int main(int argc, char** argv) {
   space::BlockSignals();
   // One heap for all threads: they allocate little, and each heap of its own costs memory per VM.
   ::mallopt(M_ARENA_MAX, 1);
+  // Before the next line: afterwards an unprivileged process may not open its own.
+  std::optional<space::PageScan> scan;
+  if (auto opened = space::PageScan::Open()) {
+    scan = *std::move(opened);
+  } else {
+    space::log::Warn("no_snapshots", {{"why", opened.error().message()}});
+  }
   // Guest memory is nobody's to read: no core dump, no ptrace by others of our uid.
   ::prctl(PR_SET_DUMPABLE, 0);
-  const auto served = space::RunService(space::UniqueFd(kListenerFd), space::UniqueFd(kKvmFd));
+  const auto served =
+      space::RunService(space::UniqueFd(kListenerFd), space::UniqueFd(kKvmFd), std::move(scan));
   if (!served) {
     space::log::Error("vmm_failed", {{"why", served.error().message()}});
     return 1;

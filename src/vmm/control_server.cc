@@ -5,33 +5,46 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <span>
 
 #include "base/log.h"
+#include "memory/working_set.h"
+#include "vmm/layer_loss.h"
 
 namespace space {
 
 Result<std::unique_ptr<ControlServer>> ControlServer::Create(UniqueFd listener,
                                                              const kvm::System& system,
+                                                             std::optional<PageScan> scan,
                                                              EventLoop& loop, ExitBox& exit) {
-  auto server =
-      std::unique_ptr<ControlServer>(new ControlServer(std::move(listener), system, loop, exit));
+  auto server = std::unique_ptr<ControlServer>(
+      new ControlServer(std::move(listener), system, std::move(scan), loop, exit));
   SPACE_TRY_VOID(loop.Watch(server->listener_.get(), EPOLLIN, *server, kListener),
                  "watch control socket");
   return server;
 }
 
-ControlServer::ControlServer(UniqueFd listener, const kvm::System& system, EventLoop& loop,
-                             ExitBox& exit)
-    : listener_(std::move(listener)), system_(&system), loop_(&loop), exit_(&exit) {}
+ControlServer::ControlServer(UniqueFd listener, const kvm::System& system,
+                             std::optional<PageScan> scan, EventLoop& loop, ExitBox& exit)
+    : listener_(std::move(listener)),
+      system_(&system),
+      loop_(&loop),
+      exit_(&exit),
+      scan_(std::move(scan)) {}
 
 ControlServer::~ControlServer() {
   loop_->Unwatch(listener_.get());
   loop_->Unwatch(client_.get());
+  if (snapshot_) {
+    loop_->Unwatch(snapshot_->child_fd());
+  }
 }
 
 void ControlServer::OnEvents(uint64_t token, uint32_t /*events*/) {
   if (token == kListener) {
     Accept();
+  } else if (token == kSnapshot) {
+    OnSnapshotEnd();
   } else {
     ReadClient();
   }
@@ -95,7 +108,17 @@ void ControlServer::ReadClient() {
 
 void ControlServer::Serve(uint32_t id, const wire::VmmMessage& message, std::vector<UniqueFd> fds) {
   if (const auto* start = std::get_if<wire::StartRequest>(&message)) {
-    Start(id, *start, std::move(fds));
+    Start(id, TryStart(*start, std::move(fds)));
+  } else if (const auto* restore = std::get_if<wire::RestoreRequest>(&message)) {
+    Start(id, TryRestore(*restore, std::move(fds)));
+  } else if (std::holds_alternative<wire::PauseRequest>(message)) {
+    Answer(id, Pause());
+  } else if (std::holds_alternative<wire::ResumeRequest>(message)) {
+    Answer(id, Resume());
+  } else if (const auto* snapshot = std::get_if<wire::SnapshotRequest>(&message)) {
+    TakeSnapshot(id, *snapshot, std::move(fds));
+  } else if (std::holds_alternative<wire::WorkingSetRequest>(message)) {
+    Answer(id, RecordWorkingSet(fds));
   } else if (const auto* connect = std::get_if<wire::ConnectRequest>(&message)) {
     Connect(id, *connect, std::move(fds));
   } else if (std::holds_alternative<wire::StatusRequest>(message)) {
@@ -108,13 +131,18 @@ void ControlServer::Serve(uint32_t id, const wire::VmmMessage& message, std::vec
   }
 }
 
-void ControlServer::Start(uint32_t id, const wire::StartRequest& request,
-                          std::vector<UniqueFd> fds) {
-  const Result<void> started = TryStart(request, std::move(fds));
+void ControlServer::Start(uint32_t id, const Result<void>& started) {
   if (!started) {
     log::Warn("start_refused", {{"why", started.error().message()}});
   }
   Answer(id, started);
+}
+
+// Called under the device's lock, maybe by a vCPU thread: only hands over.
+DeviceHooks ControlServer::Hooks() {
+  return DeviceHooks{[this](std::string hello) {
+    loop_->Post([this, hello = std::move(hello)]() mutable { OnHello(std::move(hello)); });
+  }};
 }
 
 Result<void> ControlServer::TryStart(const wire::StartRequest& request, std::vector<UniqueFd> fds) {
@@ -123,14 +151,97 @@ Result<void> ControlServer::TryStart(const wire::StartRequest& request, std::vec
   }
   started_ = std::chrono::steady_clock::now();
   SPACE_TRY(MachineConfig config, CheckStart(request, std::move(fds), HostMemoryBytes()), "start");
-  // Called under the device's lock, maybe by a vCPU thread: only hands over.
-  const DeviceHooks hooks{[this](std::string hello) {
-    loop_->Post([this, hello = std::move(hello)]() mutable { OnHello(std::move(hello)); });
-  }};
-  SPACE_TRY(machine_, Machine::Create(*system_, config, *loop_, *exit_, hooks), "start");
+  SPACE_TRY(machine_, Machine::Create(*system_, config, *loop_, *exit_, Hooks()), "start");
   exit_record_ = std::move(config.exit_record);
-  machine_->Run();
+  if (scan_) {
+    scan_->Reserve(config.memory_bytes);
+  }
+  return machine_->Run();
+}
+
+Result<void> ControlServer::TryRestore(const wire::RestoreRequest& request,
+                                       std::vector<UniqueFd> fds) {
+  if (machine_) {
+    return Fail(ErrorCode::kConflict, "the VM was started already");
+  }
+  started_ = std::chrono::steady_clock::now();
+  SPACE_TRY(RestoreConfig config, CheckRestore(request, std::move(fds), HostMemoryBytes()), "");
+  // From here on our own reading may meet a layer that is cut.
+  EndOnLayerLoss(config.machine.exit_record.get());
+  SPACE_TRY(machine_, Machine::Restore(*system_, config, *loop_, *exit_, Hooks()), "restore");
+  exit_record_ = std::move(config.machine.exit_record);
+  if (scan_) {
+    scan_->Reserve(config.state.memory_bytes);
+  }
   return {};
+}
+
+Result<void> ControlServer::Pause() {
+  if (!machine_) {
+    return Fail(ErrorCode::kConflict, "the VM is not started");
+  }
+  return machine_->Pause();
+}
+
+Result<void> ControlServer::Resume() {
+  if (!machine_) {
+    return Fail(ErrorCode::kConflict, "the VM is not started");
+  }
+  return machine_->Resume();
+}
+
+void ControlServer::TakeSnapshot(uint32_t id, const wire::SnapshotRequest& request,
+                                 std::vector<UniqueFd> fds) {
+  if (!machine_) {
+    return Answer(id, Fail(ErrorCode::kConflict, "the VM is not started"));
+  }
+  if (snapshot_) {
+    return Answer(id, Fail(ErrorCode::kConflict, "another snapshot is being written"));
+  }
+  if (!scan_) {
+    return Answer(id, Fail(ErrorCode::kUnimplemented, "this VMM cannot read its page map"));
+  }
+  Result<std::unique_ptr<Snapshot>> taken =
+      Snapshot::Take(*machine_, *scan_, request, std::move(fds));
+  if (!taken) {
+    log::Warn("snapshot_refused", {{"why", taken.error().message()}});
+    return Answer(id, Fail(taken.error()));
+  }
+  snapshot_ = *std::move(taken);
+  snapshot_id_ = id;
+  snapshot_client_ = client_number_;
+  if (snapshot_->child_fd() < 0 ||
+      !loop_->Watch(snapshot_->child_fd(), EPOLLIN, *this, kSnapshot)) {
+    OnSnapshotEnd();
+  }
+}
+
+void ControlServer::OnSnapshotEnd() {
+  if (!snapshot_) {
+    return;
+  }
+  loop_->Unwatch(snapshot_->child_fd());
+  wire::SnapshotReply reply = snapshot_->Finish();
+  snapshot_.reset();
+  log::Info("snapshot", {{"error", reply.error},
+                         {"pause_us", reply.pause_us},
+                         {"write_us", reply.write_us},
+                         {"written_pages", reply.written_pages}});
+  if (snapshot_client_ == client_number_) {
+    Send(snapshot_id_, std::move(reply));
+  }
+}
+
+Result<void> ControlServer::RecordWorkingSet(const std::vector<UniqueFd>& fds) {
+  if (!machine_ || !scan_) {
+    return Fail(ErrorCode::kConflict, "the VM is not started, or its page map cannot be read");
+  }
+  if (fds.size() != 1) {
+    return Fail(ErrorCode::kInvalidArgument, "working set needs one descriptor, an empty file");
+  }
+  SPACE_TRY_VOID(scan_->Scan(machine_->memory()), "record working set");
+  const std::string bytes = WorkingSet::Record(scan_->dirty(), scan_->clean()).Encode();
+  return PwriteFull(fds.front().get(), std::as_bytes(std::span(bytes)), 0);
 }
 
 void ControlServer::Connect(uint32_t id, const wire::ConnectRequest& request,
@@ -155,7 +266,9 @@ void ControlServer::Connect(uint32_t id, const wire::ConnectRequest& request,
 
 wire::StatusReply ControlServer::Status() {
   wire::StatusReply status;
-  status.state = machine_ ? wire::VmState::kRunning : wire::VmState::kNew;
+  status.state = !machine_               ? wire::VmState::kNew
+                 : machine_->is_paused() ? wire::VmState::kPaused
+                                         : wire::VmState::kRunning;
   status.hello = hello_;
   status.start_to_hello_us = start_to_hello_us_;
   status.guest_faults = machine_ ? machine_->guest_faults() : 0;
@@ -197,6 +310,10 @@ void ControlServer::Send(uint32_t id, wire::VmmMessage message) {
 }
 
 void ControlServer::Finish(wire::Exit exit) {
+  if (snapshot_) {
+    loop_->Unwatch(snapshot_->child_fd());
+    snapshot_.reset();  // kills the child
+  }
   if (machine_) {
     const uint64_t faults = machine_->guest_faults();
     machine_->Close();

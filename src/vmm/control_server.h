@@ -16,9 +16,11 @@
 #include "base/fd.h"
 #include "base/seqpacket.h"
 #include "kvm/system.h"
+#include "memory/page_scan.h"
 #include "vmm/event_loop.h"
 #include "vmm/exit_box.h"
 #include "vmm/machine.h"
+#include "vmm/snapshot.h"
 #include "wire/vmm_control.h"
 
 namespace space {
@@ -26,7 +28,9 @@ namespace space {
 class ControlServer final : private EventSink {
  public:
   // `listener` is a listening SEQPACKET socket. References outlive this.
+  // Without `scan` (this process may not read its pagemap) there are no snapshots.
   static Result<std::unique_ptr<ControlServer>> Create(UniqueFd listener, const kvm::System& system,
+                                                       std::optional<PageScan> scan,
                                                        EventLoop& loop, ExitBox& exit);
   ControlServer(const ControlServer&) = delete;
   ControlServer& operator=(const ControlServer&) = delete;
@@ -36,16 +40,24 @@ class ControlServer final : private EventSink {
   void Finish(wire::Exit exit);
 
  private:
-  enum Token : uint64_t { kListener = 0, kClient = 1 };
+  enum Token : uint64_t { kListener = 0, kClient = 1, kSnapshot = 2 };
 
-  ControlServer(UniqueFd listener, const kvm::System& system, EventLoop& loop, ExitBox& exit);
+  ControlServer(UniqueFd listener, const kvm::System& system, std::optional<PageScan> scan,
+                EventLoop& loop, ExitBox& exit);
   void OnEvents(uint64_t token, uint32_t events) override;
   void Accept();
   void ReadClient();
   void DropClient(std::string_view why);
   void Serve(uint32_t id, const wire::VmmMessage& message, std::vector<UniqueFd> fds);
-  void Start(uint32_t id, const wire::StartRequest& request, std::vector<UniqueFd> fds);
+  void Start(uint32_t id, const Result<void>& started);
   Result<void> TryStart(const wire::StartRequest& request, std::vector<UniqueFd> fds);
+  Result<void> TryRestore(const wire::RestoreRequest& request, std::vector<UniqueFd> fds);
+  DeviceHooks Hooks();
+  Result<void> Pause();
+  Result<void> Resume();
+  void TakeSnapshot(uint32_t id, const wire::SnapshotRequest& request, std::vector<UniqueFd> fds);
+  void OnSnapshotEnd();
+  Result<void> RecordWorkingSet(const std::vector<UniqueFd>& fds);
   void Connect(uint32_t id, const wire::ConnectRequest& request, std::vector<UniqueFd> fds);
   wire::StatusReply Status();
   void OnHello(std::string hello);
@@ -58,7 +70,11 @@ class ControlServer final : private EventSink {
   ExitBox* exit_;
   UniqueFd client_;
   uint64_t client_number_ = 0;  // a late reply must not reach the next client
+  std::optional<PageScan> scan_;
   std::unique_ptr<Machine> machine_;
+  std::unique_ptr<Snapshot> snapshot_;  // while its child writes
+  uint32_t snapshot_id_ = 0;            // of the request, and who sent it
+  uint64_t snapshot_client_ = 0;
   UniqueFd exit_record_;
   std::string hello_;
   std::chrono::steady_clock::time_point started_;

@@ -25,20 +25,20 @@ void SignalEvent(const UniqueFd& event) {
 
 }  // namespace
 
-Result<std::unique_ptr<DeviceSlot>> DeviceSlot::Create(uint32_t index, EventLoop& loop) {
+Result<std::unique_ptr<DeviceSlot>> DeviceSlot::Create(uint32_t index, WatchSet& watches) {
   if (index >= kMaxSlots) {
     return Fail(ErrorCode::kExhausted, "too many devices", std::to_string(index + 1));
   }
   SPACE_TRY(UniqueFd interrupt, MakeEvent(), "device interrupt");
-  return std::unique_ptr<DeviceSlot>(new DeviceSlot(index, loop, std::move(interrupt)));
+  return std::unique_ptr<DeviceSlot>(new DeviceSlot(index, watches, std::move(interrupt)));
 }
 
-DeviceSlot::DeviceSlot(uint32_t index, EventLoop& loop, UniqueFd interrupt)
-    : index_(index), loop_(&loop), interrupt_(std::move(interrupt)), doorbells_(*this) {}
+DeviceSlot::DeviceSlot(uint32_t index, WatchSet& watches, UniqueFd interrupt)
+    : index_(index), watches_(&watches), interrupt_(std::move(interrupt)), doorbells_(*this) {}
 
 DeviceSlot::~DeviceSlot() {
   for (const UniqueFd& event : doorbell_events_) {
-    loop_->Unwatch(event.get());
+    watches_->Unwatch(event.get());
   }
 }
 
@@ -51,7 +51,7 @@ Result<void> DeviceSlot::Attach(std::unique_ptr<VirtioDevice> device, const Gues
   for (size_t queue = 0; queue < transport_->queue_count(); ++queue) {
     SPACE_TRY(UniqueFd event, MakeEvent(), "attach device");
     SPACE_TRY_VOID(vm.AddIoEvent(event, doorbell, static_cast<uint32_t>(queue)), "attach device");
-    SPACE_TRY_VOID(loop_->Watch(event.get(), EPOLLIN, doorbells_, queue), "attach device");
+    SPACE_TRY_VOID(watches_->Watch(event.get(), EPOLLIN, doorbells_, queue), "attach device");
     doorbell_events_.push_back(std::move(event));
   }
   bus.Add(window(), MmioTransport::kWindowBytes, *this);
@@ -63,10 +63,10 @@ uint32_t DeviceSlot::window() const {
 }
 
 Result<void> DeviceSlot::Watch(int fd, uint32_t events, uint64_t token) {
-  return loop_->Watch(fd, events, *this, token);
+  return watches_->Watch(fd, events, *this, token);
 }
 
-void DeviceSlot::Unwatch(int fd) { loop_->Unwatch(fd); }
+void DeviceSlot::Unwatch(int fd) { watches_->Unwatch(fd); }
 
 void DeviceSlot::OnEvents(uint64_t token, uint32_t events) {
   transport_->OnHostReady(token, events);

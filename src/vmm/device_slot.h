@@ -1,5 +1,5 @@
 // One virtio device in the machine: its place on the MMIO bus, its interrupt, its doorbells, and
-// its own view of the event loop.
+// its own view of the device events.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 #include "kvm/vm.h"
 #include "virtio/mmio_transport.h"
 #include "vmm/bus.h"
-#include "vmm/event_loop.h"
+#include "vmm/watch_set.h"
 
 namespace space {
 
@@ -22,8 +22,8 @@ class DeviceSlot final : public HostPoller, private BusDevice, private EventSink
   static constexpr uint32_t kFirstGsi = 5;
   static constexpr uint32_t kMaxSlots = 24 - kFirstGsi;
 
-  // `loop` outlives this.
-  static Result<std::unique_ptr<DeviceSlot>> Create(uint32_t index, EventLoop& loop);
+  // `watches` outlives this.
+  static Result<std::unique_ptr<DeviceSlot>> Create(uint32_t index, WatchSet& watches);
   DeviceSlot(const DeviceSlot&) = delete;
   DeviceSlot& operator=(const DeviceSlot&) = delete;
   ~DeviceSlot() override;
@@ -51,13 +51,13 @@ class DeviceSlot final : public HostPoller, private BusDevice, private EventSink
     DeviceSlot* slot_;
   };
 
-  DeviceSlot(uint32_t index, EventLoop& loop, UniqueFd interrupt);
+  DeviceSlot(uint32_t index, WatchSet& watches, UniqueFd interrupt);
   void Read(uint64_t offset, std::span<std::byte> into) override;
   void Write(uint64_t offset, std::span<const std::byte> from) override;
   void OnEvents(uint64_t token, uint32_t events) override;
 
   const uint32_t index_;
-  EventLoop* loop_;
+  WatchSet* watches_;
   UniqueFd interrupt_;  // irqfd
   std::vector<UniqueFd> doorbell_events_;
   Doorbells doorbells_;

@@ -8,14 +8,16 @@
 #include "boot/kernel.h"
 #include "boot/layout.h"
 #include "boot/pvh.h"
+#include "devices/block/block_device.h"
 #include "devices/vsock/vsock_device.h"
 #include "vmm/cpuid.h"
 #include "vmm/vcpu_setup.h"
 
 namespace space {
 
-Machine::Machine(GuestMemory memory, kvm::Vm vm, ExitBox& exit)
-    : memory_(std::move(memory)),
+Machine::Machine(const kvm::System& system, GuestMemory memory, kvm::Vm vm, ExitBox& exit)
+    : system_(&system),
+      memory_(std::move(memory)),
       vm_(std::move(vm)),
       exit_(&exit),
       acpi_ports_(exit),
@@ -26,19 +28,29 @@ Machine::Machine(GuestMemory memory, kvm::Vm vm, ExitBox& exit)
 
 Machine::~Machine() { Stop(); }
 
-Result<std::unique_ptr<Machine>> Machine::Create(const kvm::System& system, MachineConfig& config,
-                                                 EventLoop& loop, ExitBox& exit,
-                                                 const DeviceHooks& hooks) {
-  SPACE_TRY(GuestMemory memory, GuestMemory::Create(config.memory_bytes), "make memory");
+Result<std::unique_ptr<Machine>> Machine::Build(const kvm::System& system, GuestMemory memory,
+                                                MachineConfig& config, EventLoop& loop,
+                                                ExitBox& exit, const DeviceHooks& hooks) {
   SPACE_TRY(kvm::Vm vm, system.CreateVm(), "make VM");
-  auto machine = std::unique_ptr<Machine>(new Machine(std::move(memory), std::move(vm), exit));
+  auto machine =
+      std::unique_ptr<Machine>(new Machine(system, std::move(memory), std::move(vm), exit));
+  SPACE_TRY(machine->events_, DeviceEvents::Create(loop), "make VM");
   // Memory before the interrupt chip: kvm/vm.h says why.
   SPACE_TRY_VOID(machine->vm_.SetMemory(machine->memory_), "make VM");
   SPACE_TRY_VOID(machine->vm_.CreateInterruptChip(), "make VM");
   SPACE_TRY_VOID(machine->AddSerial(config), "make serial port");
-  SPACE_TRY_VOID(machine->AddDevices(config, loop, hooks), "make devices");
+  SPACE_TRY_VOID(machine->AddDevices(config, hooks), "make devices");
+  return machine;
+}
+
+Result<std::unique_ptr<Machine>> Machine::Create(const kvm::System& system, MachineConfig& config,
+                                                 EventLoop& loop, ExitBox& exit,
+                                                 const DeviceHooks& hooks) {
+  SPACE_TRY(GuestMemory memory, GuestMemory::Create(config.memory_bytes), "make memory");
+  SPACE_TRY(std::unique_ptr<Machine> machine,
+            Build(system, std::move(memory), config, loop, exit, hooks), "");
   SPACE_TRY_VOID(machine->LoadGuest(config), "load guest");
-  SPACE_TRY_VOID(machine->AddVcpus(system, config.vcpus), "make vCPUs");
+  SPACE_TRY_VOID(machine->AddVcpus(config.vcpus), "make vCPUs");
   return machine;
 }
 
@@ -62,18 +74,25 @@ Result<void> Machine::AddSerial(MachineConfig& config) {
   return {};
 }
 
-Result<void> Machine::AddDevices(MachineConfig& config, EventLoop& loop, const DeviceHooks& hooks) {
+Result<void> Machine::AddDevices(MachineConfig& config, const DeviceHooks& hooks) {
   for (const DeviceRow& row : DeviceTable()) {
     const size_t count = row.count(config);
     for (size_t index = 0; index < count; ++index) {
       SPACE_TRY(std::unique_ptr<DeviceSlot> slot,
-                DeviceSlot::Create(static_cast<uint32_t>(slots_.size()), loop), row.name);
+                DeviceSlot::Create(static_cast<uint32_t>(slots_.size()), events_->watches()),
+                row.name);
       SPACE_TRY(std::unique_ptr<VirtioDevice> device, row.create(config, index, *slot, hooks),
                 row.name);
       if (device->type() == DeviceType::kVsock) {
         vsock_slot_ = slot.get();
         vsock_ = static_cast<VsockDevice*>(device.get());
       }
+      if (device->type() == DeviceType::kBlock) {
+        const DiskConfig& disk = config.disks[index];
+        disks_.push_back({static_cast<BlockDevice*>(device.get()),
+                          {disk.id, disk.size_bytes, disk.is_read_only, disk.has_raw_bottom, {}}});
+      }
+      slot_names_.emplace_back(row.name);
       slots_.push_back(std::move(slot));
       SPACE_TRY_VOID(slots_.back()->Attach(std::move(device), memory_, vm_, mmio_), row.name);
     }
@@ -100,11 +119,10 @@ Result<void> Machine::LoadGuest(const MachineConfig& config) {
   return {};
 }
 
-Result<void> Machine::AddVcpus(const kvm::System& system, uint32_t count) {
-  SPACE_TRY(const kvm::CpuidTable host, system.SupportedCpuid(), "ask for CPUID");
+Result<void> Machine::AddVcpus(uint32_t count) {
   for (uint32_t id = 0; id < count; ++id) {
     SPACE_TRY(kvm::Vcpu vcpu, vm_.CreateVcpu(id), "make vCPU");
-    SPACE_TRY_VOID(vcpu.SetCpuid(CpuidFor(host, id, count)), "make vCPU");
+    SPACE_TRY_VOID(vcpu.SetCpuid(CpuidFor(system_->supported_cpuid(), id, count)), "make vCPU");
     SPACE_TRY_VOID(SetUpVcpu(vcpu), "make vCPU");
     if (id == 0) {
       SPACE_TRY_VOID(SetUpPvhEntry(vcpu, entry_, boot::kStartInfo), "make vCPU");
@@ -114,12 +132,18 @@ Result<void> Machine::AddVcpus(const kvm::System& system, uint32_t count) {
   return {};
 }
 
-void Machine::Run() {
+void Machine::StartThreads(VcpuThread::Start start) {
   for (uint32_t id = 0; id < vcpus_.size(); ++id) {
     threads_.push_back(
-        std::make_unique<VcpuThread>(id, std::move(vcpus_[id]), mmio_, ports_, *exit_));
+        std::make_unique<VcpuThread>(id, std::move(vcpus_[id]), mmio_, ports_, *exit_, start));
   }
   vcpus_.clear();
+}
+
+Result<void> Machine::Run() {
+  SPACE_TRY_VOID(events_->Release(), "run machine");
+  StartThreads(VcpuThread::Start::kRunning);
+  return {};
 }
 
 void Machine::Stop() {
@@ -138,6 +162,7 @@ void Machine::Close() {
   Stop();
   vsock_ = nullptr;
   vsock_slot_ = nullptr;
+  disks_.clear();
   slots_.clear();
 }
 
@@ -151,6 +176,9 @@ uint64_t Machine::exits() const {
 
 void Machine::Connect(uint32_t guest_port, UniqueFd stream,
                       std::function<void(Result<void>)> on_connected) {
+  if (is_paused_) {
+    return on_connected(Fail(ErrorCode::kConflict, "the VM is paused"));
+  }
   vsock_slot_->transport().WithLock(
       [&] { vsock_->Connect(guest_port, std::move(stream), std::move(on_connected)); });
 }
@@ -164,6 +192,9 @@ uint64_t Machine::guest_faults() {
 }
 
 wire::Exit Machine::Explain(wire::Exit exit) const {
+  if (exit.reason == wire::ExitReason::kLayerLost && memory_layers_.empty()) {
+    exit.reason = wire::ExitReason::kInternalError;
+  }
   const bool is_restart =
       exit.reason == wire::ExitReason::kGuestReset || exit.reason == wire::ExitReason::kTripleFault;
   const Result<uint16_t> flag = memory_.Read<uint16_t>(boot::kRebootFlag);

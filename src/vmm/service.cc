@@ -49,7 +49,7 @@ void BlockSignals() {
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
 }
 
-Result<void> RunService(UniqueFd listener, UniqueFd kvm) {
+Result<void> RunService(UniqueFd listener, UniqueFd kvm, std::optional<PageScan> scan) {
   SPACE_TRY(const kvm::System system, kvm::System::Create(std::move(kvm)), "use /dev/kvm");
   SPACE_TRY(const std::unique_ptr<EventLoop> loop, EventLoop::Create(), "make event loop");
   ExitBox exit([&loop] { loop->Stop(); });
@@ -61,7 +61,7 @@ Result<void> RunService(UniqueFd listener, UniqueFd kvm) {
   SignalSink signal_sink(signals, exit);
   SPACE_TRY_VOID(loop->Watch(signals.get(), EPOLLIN, signal_sink, 0), "watch signals");
   SPACE_TRY(const std::unique_ptr<ControlServer> server,
-            ControlServer::Create(std::move(listener), system, *loop, exit),
+            ControlServer::Create(std::move(listener), system, std::move(scan), *loop, exit),
             "serve control socket");
   const Result<void> ran = loop->Run();
   if (!ran) {

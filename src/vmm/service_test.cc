@@ -57,7 +57,7 @@ class ServiceTest : public testing::Test {
     Result<UniqueFd> kvm = OpenReadWrite("/dev/kvm");
     ASSERT_TRUE(kvm);
     service_ = std::thread([this, fd = *std::move(listener), device = *std::move(kvm)]() mutable {
-      ran_ = RunService(std::move(fd), std::move(device));
+      ran_ = RunService(std::move(fd), std::move(device), *PageScan::Open());
     });
     client_ = Connect();
   }

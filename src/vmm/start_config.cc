@@ -44,6 +44,12 @@ bool IsDiskId(std::string_view id) {
   });
 }
 
+LayerFormat FormatOf(wire::LayerFormat format) {
+  return format == wire::LayerFormat::kRaw ? LayerFormat::kRaw : LayerFormat::kSparse;
+}
+
+}  // namespace
+
 Result<void> CheckDisks(const std::vector<wire::DiskSpec>& disks) {
   if (disks.size() > MachineConfig::kMaxDisks) {
     return Refuse("disks: " + std::to_string(disks.size()) + " given, at most 8 are possible");
@@ -74,21 +80,38 @@ Result<void> CheckDisks(const std::vector<wire::DiskSpec>& disks) {
   return {};
 }
 
-LayerFormat FormatOf(wire::LayerFormat format) {
-  return format == wire::LayerFormat::kRaw ? LayerFormat::kRaw : LayerFormat::kSparse;
+size_t CountLayers(const std::vector<wire::DiskSpec>& disks) {
+  size_t count = 0;
+  for (const wire::DiskSpec& disk : disks) {
+    count += disk.layers.size();
+  }
+  return count;
 }
 
-}  // namespace
+std::vector<DiskConfig> TakeDisks(const std::vector<wire::DiskSpec>& disks,
+                                  std::vector<UniqueFd>::iterator& next) {
+  std::vector<DiskConfig> taken;
+  for (const wire::DiskSpec& spec : disks) {
+    DiskConfig disk{spec.id,
+                    {},
+                    spec.size_bytes,
+                    spec.is_read_only,
+                    spec.layers.front() == wire::LayerFormat::kRaw};
+    for (size_t at = 0; at < spec.layers.size(); ++at) {
+      const bool is_writable = !spec.is_read_only && at + 1 == spec.layers.size();
+      disk.layers.push_back({std::move(*next++), FormatOf(spec.layers[at]), is_writable});
+    }
+    taken.push_back(std::move(disk));
+  }
+  return taken;
+}
 
 Result<MachineConfig> CheckStart(const wire::StartRequest& request, std::vector<UniqueFd> fds,
                                  uint64_t host_memory_bytes) {
   SPACE_TRY_VOID(CheckMachine(request, host_memory_bytes), "start VM");
   SPACE_TRY_VOID(CheckDisks(request.disks), "start VM");
   // Kernel, initramfs, serial log and exit record, besides the layers.
-  size_t expected = 4;
-  for (const wire::DiskSpec& disk : request.disks) {
-    expected += disk.layers.size();
-  }
+  const size_t expected = 4 + CountLayers(request.disks);
   if (fds.size() != expected) {
     return Refuse("start VM: " + std::to_string(fds.size()) + " descriptors came, " +
                   std::to_string(expected) +
@@ -103,14 +126,7 @@ Result<MachineConfig> CheckStart(const wire::StartRequest& request, std::vector<
   auto next = fds.begin();
   config.kernel = std::move(*next++);
   config.initramfs = std::move(*next++);
-  for (const wire::DiskSpec& spec : request.disks) {
-    DiskConfig disk{spec.id, {}, spec.size_bytes};
-    for (size_t at = 0; at < spec.layers.size(); ++at) {
-      const bool is_writable = !spec.is_read_only && at + 1 == spec.layers.size();
-      disk.layers.push_back({std::move(*next++), FormatOf(spec.layers[at]), is_writable});
-    }
-    config.disks.push_back(std::move(disk));
-  }
+  config.disks = TakeDisks(request.disks, next);
   config.serial_log = std::move(*next++);
   config.exit_record = std::move(*next++);
   return config;

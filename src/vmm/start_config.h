@@ -15,6 +15,8 @@ struct DiskConfig {
   std::string id;
   std::vector<LayerSource> layers;  // bottom first
   uint64_t size_bytes = 0;
+  bool is_read_only = false;
+  bool has_raw_bottom = false;
 };
 
 struct MachineConfig {
@@ -39,6 +41,13 @@ struct MachineConfig {
 //   errors: kInvalidArgument, naming the field (vcpus, memory_bytes, disks...) and what is allowed
 Result<MachineConfig> CheckStart(const wire::StartRequest& request, std::vector<UniqueFd> fds,
                                  uint64_t host_memory_bytes);
+
+// Ids, sizes and the kinds of layers; errors as CheckStart's.
+Result<void> CheckDisks(const std::vector<wire::DiskSpec>& disks);
+// Moves the disks' layers out of `fds`, from `next` on, which is moved behind them.
+std::vector<DiskConfig> TakeDisks(const std::vector<wire::DiskSpec>& disks,
+                                  std::vector<UniqueFd>::iterator& next);
+size_t CountLayers(const std::vector<wire::DiskSpec>& disks);
 
 uint64_t HostMemoryBytes();
 

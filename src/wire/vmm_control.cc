@@ -16,7 +16,7 @@ struct ReasonName {
   ExitReason reason;
   std::string_view name;
 };
-constexpr std::array<ReasonName, 7> kReasons = {{
+constexpr std::array<ReasonName, 8> kReasons = {{
     {ExitReason::kNone, "none"},
     {ExitReason::kGuestShutdown, "guest_shutdown"},
     {ExitReason::kGuestReset, "guest_reset"},
@@ -24,6 +24,7 @@ constexpr std::array<ReasonName, 7> kReasons = {{
     {ExitReason::kTripleFault, "triple_fault"},
     {ExitReason::kKilled, "killed"},
     {ExitReason::kInternalError, "internal_error"},
+    {ExitReason::kLayerLost, "layer_lost"},
 }};
 
 template <class Enum>

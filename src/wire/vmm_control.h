@@ -98,6 +98,7 @@ enum class ExitReason : uint8_t {
   kTripleFault = 4,
   kKilled = 5,         // KillRequest, or SIGTERM
   kInternalError = 6,  // KVM failed or a VMM invariant broke; detail says what
+  kLayerLost = 7,      // a layer file under the guest's memory was cut or cannot be read
 };
 
 struct Exit {
