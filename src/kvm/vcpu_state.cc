@@ -42,6 +42,8 @@ constexpr std::array<MsrRange, 15> kLeftOut = {{
 constexpr uint32_t kMsrArchCapabilities = 0x10a;
 constexpr uint32_t kMsrMicrocode = 0x8b;
 
+constexpr uint64_t kX87AndSse = 3;  // XCR0
+
 constexpr size_t kMsrsPerCall = 128;  // KVM takes 256
 
 bool MayBeRefused(const kvm_msr_entry& entry) {
@@ -72,6 +74,34 @@ Result<std::vector<std::byte>> GetXsave(int fd, size_t bytes) {
     return FailErrno("get XSAVE state");
   }
   return state;
+}
+
+Result<void> SaveFpu(int fd, const StateShape& shape, VcpuState& state) {
+  SPACE_TRY_VOID(Get(fd, KVM_GET_FPU, state.fpu, "FPU"), "FPU");
+  Result<std::vector<std::byte>> xsave = GetXsave(fd, shape.xsave_bytes);
+  SPACE_TRY_VOID(Get(fd, KVM_GET_XCRS, state.xcrs, "XCRs"), "FPU");
+  if (xsave) {
+    state.xsave = *std::move(xsave);
+    return {};
+  }
+  const uint32_t count = std::min<uint32_t>(state.xcrs.nr_xcrs, KVM_MAX_XCRS);
+  const bool has_more = std::any_of(state.xcrs.xcrs, state.xcrs.xcrs + count, [](const auto& xcr) {
+    return xcr.xcr == 0 && (xcr.value & ~kX87AndSse) != 0;
+  });
+  return has_more ? Result<void>(Fail(xsave.error())) : Result<void>();
+}
+
+Result<void> RestoreFpu(int fd, const StateShape& shape, const VcpuState& state) {
+  if (state.xsave.empty()) {
+    SPACE_TRY_VOID(Set(fd, KVM_SET_FPU, state.fpu, "FPU"), "FPU");
+  } else {
+    std::vector<std::byte> xsave = state.xsave;
+    xsave.resize(std::max(xsave.size(), shape.xsave_bytes));
+    if (::ioctl(fd, KVM_SET_XSAVE, xsave.data()) < 0) {
+      return FailErrno("set XSAVE state");
+    }
+  }
+  return Set(fd, KVM_SET_XCRS, state.xcrs, "XCRs");
 }
 
 // Those that can be read, in the order given.
@@ -148,8 +178,7 @@ Result<VcpuState> Vcpu::SaveState(const StateShape& shape) const {
   SPACE_TRY_VOID(Get(fd, KVM_GET_MP_STATE, state.mp_state, "MP state"), "save vCPU");
   SPACE_TRY_VOID(Get(fd, KVM_GET_REGS, state.registers, "registers"), "save vCPU");
   SPACE_TRY_VOID(Get(fd, KVM_GET_SREGS, state.special, "special registers"), "save vCPU");
-  SPACE_TRY(state.xsave, GetXsave(fd, shape.xsave_bytes), "save vCPU");
-  SPACE_TRY_VOID(Get(fd, KVM_GET_XCRS, state.xcrs, "XCRs"), "save vCPU");
+  SPACE_TRY_VOID(SaveFpu(fd, shape, state), "save vCPU");
   SPACE_TRY_VOID(Get(fd, KVM_GET_DEBUGREGS, state.debug, "debug registers"), "save vCPU");
   SPACE_TRY_VOID(Get(fd, KVM_GET_LAPIC, state.apic, "local APIC"), "save vCPU");
   const int tsc_khz = ::ioctl(fd, KVM_GET_TSC_KHZ, 0);
@@ -186,12 +215,7 @@ Result<void> Vcpu::RestoreState(const VcpuState& state, const StateShape& shape)
   SPACE_TRY_VOID(Set(fd, KVM_SET_REGS, state.registers, "registers"), "restore vCPU");
   // Before the local APIC: they hold its base and mode.
   SPACE_TRY_VOID(Set(fd, KVM_SET_SREGS, state.special, "special registers"), "restore vCPU");
-  std::vector<std::byte> xsave = state.xsave;
-  xsave.resize(std::max(xsave.size(), shape.xsave_bytes));
-  if (::ioctl(fd, KVM_SET_XSAVE, xsave.data()) < 0) {
-    return FailErrno("restore vCPU: set XSAVE state");
-  }
-  SPACE_TRY_VOID(Set(fd, KVM_SET_XCRS, state.xcrs, "XCRs"), "restore vCPU");
+  SPACE_TRY_VOID(RestoreFpu(fd, shape, state), "restore vCPU");
   SPACE_TRY_VOID(Set(fd, KVM_SET_DEBUGREGS, state.debug, "debug registers"), "restore vCPU");
   // Before the MSRs: the deadline is only taken in the timer's deadline mode.
   SPACE_TRY_VOID(Set(fd, KVM_SET_LAPIC, state.apic, "local APIC"), "restore vCPU");

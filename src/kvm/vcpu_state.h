@@ -32,7 +32,10 @@ struct VcpuState {
   kvm_mp_state mp_state = {};
   kvm_regs registers = {};
   kvm_sregs special = {};
-  std::vector<std::byte> xsave;  // 4096 to kMaxXsaveBytes
+  // 4096 to kMaxXsaveBytes; empty where KVM cannot give it (seen on a nested host) and the guest
+  // uses no more than x87 and SSE, which `fpu` holds.
+  std::vector<std::byte> xsave;
+  kvm_fpu fpu = {};
   kvm_xcrs xcrs = {};
   kvm_debugregs debug = {};
   kvm_lapic_state apic = {};

@@ -6,8 +6,8 @@
 //   machine      vCPUs, memory size, whether there is a serial port
 //   time         kvmclock and each vCPU's TSC and timer deadline when it stood
 //   vm           the three interrupt chips
-//   vcpu.N       a state of its own: cpuid, mp_state, registers, special, xsave, xcrs, debug, apic,
-//                tsc_khz, msrs, events
+//   vcpu.N       a state of its own: cpuid, mp_state, registers, special, xsave, fpu, xcrs, debug,
+//                apic, tsc_khz, msrs, events
 //   disks        per disk: id, size, read-only, raw bottom, ids of its frozen sparse layers
 //   memory       ids of the layers bottom first, and the map (memory/memory_map.h)
 //   serial       devices/serial/serial_port.h

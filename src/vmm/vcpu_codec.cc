@@ -1,6 +1,7 @@
 #include "vmm/vcpu_codec.h"
 
 #include <cstring>
+#include <span>
 #include <type_traits>
 
 #include "base/bytes.h"
@@ -14,6 +15,7 @@ constexpr uint16_t kVersion = 1;
 // Layouts that the file relies on.
 static_assert(sizeof(kvm_cpuid_entry2) == 40 && sizeof(kvm_mp_state) == 4);
 static_assert(sizeof(kvm_regs) == 144 && sizeof(kvm_sregs) == 312 && sizeof(kvm_xcrs) == 392);
+static_assert(sizeof(kvm_fpu) == 416);
 static_assert(sizeof(kvm_debugregs) == 128 && sizeof(kvm_lapic_state) == 1024);
 static_assert(sizeof(kvm_vcpu_events) == 64);
 
@@ -66,13 +68,12 @@ Result<std::vector<kvm_msr_entry>> GetMsrs(const StateReader& in) {
 
 Result<std::vector<std::byte>> GetXsave(const StateReader& in) {
   SPACE_TRY(const StateSection section, in.Require("xsave", kVersion), "vCPU");
-  if (section.body.size() < sizeof(kvm_xsave) ||
-      section.body.size() > kvm::VcpuState::kMaxXsaveBytes) {
+  const size_t size = section.body.size();
+  if (size != 0 && (size < sizeof(kvm_xsave) || size > kvm::VcpuState::kMaxXsaveBytes)) {
     return Fail(ErrorCode::kInvalidArgument, "section has a wrong size", "xsave");
   }
-  std::vector<std::byte> state(section.body.size());
-  std::memcpy(state.data(), section.body.data(), state.size());
-  return state;
+  const std::span<const std::byte> body = std::as_bytes(std::span(section.body));
+  return std::vector<std::byte>(body.begin(), body.end());
 }
 
 }  // namespace
@@ -87,6 +88,7 @@ std::string EncodeVcpu(const kvm::VcpuState& state) {
   out.Add("special", kVersion, BytesOf(state.special));
   out.Add("xsave", kVersion,
           {reinterpret_cast<const char*>(state.xsave.data()), state.xsave.size()});
+  out.Add("fpu", kVersion, BytesOf(state.fpu));
   out.Add("xcrs", kVersion, BytesOf(state.xcrs));
   out.Add("debug", kVersion, BytesOf(state.debug));
   out.Add("apic", kVersion, BytesOf(state.apic));
@@ -104,6 +106,7 @@ Result<kvm::VcpuState> DecodeVcpu(std::string_view bytes) {
   SPACE_TRY_VOID(GetStruct(in, "registers", state.registers), "read");
   SPACE_TRY_VOID(GetStruct(in, "special", state.special), "read");
   SPACE_TRY(state.xsave, GetXsave(in), "read");
+  SPACE_TRY_VOID(GetStruct(in, "fpu", state.fpu), "read");
   SPACE_TRY_VOID(GetStruct(in, "xcrs", state.xcrs), "read");
   SPACE_TRY_VOID(GetStruct(in, "debug", state.debug), "read");
   SPACE_TRY_VOID(GetStruct(in, "apic", state.apic), "read");
