@@ -192,7 +192,11 @@ uint64_t Machine::guest_faults() {
 }
 
 wire::Exit Machine::Explain(wire::Exit exit) const {
-  if (exit.reason == wire::ExitReason::kLayerLost && memory_layers_.empty()) {
+  const bool may_be_loss = exit.reason == wire::ExitReason::kInternalError ||
+                           exit.reason == wire::ExitReason::kTripleFault;
+  if (may_be_loss && IsLayerCut()) {
+    exit.reason = wire::ExitReason::kLayerLost;
+  } else if (exit.reason == wire::ExitReason::kLayerLost && memory_layers_.empty()) {
     exit.reason = wire::ExitReason::kInternalError;
   }
   const bool is_restart =

@@ -88,8 +88,8 @@ class Machine {
   uint64_t exits() const;
   uint64_t unclaimed() const { return mmio_.unclaimed() + ports_.unclaimed(); }
 
-  // What a reset or triple fault really was: a guest that panicked leaves a mark (boot/layout.h).
-  // After Stop.
+  // What a failure really was: a guest that panicked leaves a mark (boot/layout.h); what KVM says
+  // of memory whose layer was cut depends on who touched it. After Stop.
   wire::Exit Explain(wire::Exit exit) const;
 
  private:
@@ -111,6 +111,7 @@ class Machine {
 
   // machine_state.cc
   Result<void> RestoreVcpus(const SavedState& state);
+  bool IsLayerCut() const;
   Result<void> CheckDiskLayers(const SavedState& state) const;
   Result<void> RestoreDevices(const SavedState& state);
   Result<kvm::GuestTime> ReadTime() const;
@@ -134,6 +135,7 @@ class Machine {
   kvm::Vm vm_;
   ExitBox* exit_;
   std::vector<LayerId> memory_layers_;  // that it was restored from; empty when booted
+  std::vector<UniqueFd> layer_files_;   // of these
   MemoryMap memory_map_;
   Bus mmio_;
   Bus ports_;

@@ -1,6 +1,8 @@
 // Pausing, saving and restoring a machine. Orders from KVM's side effects (kvm/vcpu_state.cc for
 // those of one vCPU): save devices, vCPUs, VM; restore memory slots, chip, vCPUs, clock, chips'
 // state, devices. Devices come last, or an interrupt that they raise would be overwritten.
+#include <algorithm>
+
 #include "base/log.h"
 #include "base/units.h"
 #include "devices/block/block_device.h"
@@ -215,6 +217,7 @@ Result<std::unique_ptr<Machine>> Machine::Restore(const kvm::System& system, Res
             Build(system, std::move(memory), config.machine, loop, exit, hooks), "");
   machine->memory_layers_ = state.memory_layers;
   machine->memory_map_ = state.memory_map;
+  machine->layer_files_ = std::move(config.memory_layers);
   SPACE_TRY_VOID(machine->CheckDiskLayers(state), "restore disks");
   SPACE_TRY_VOID(machine->RestoreVcpus(state), "restore vCPUs");
   SPACE_TRY_VOID(machine->vm_.SetClockNs(state.time.clock_ns), "restore clock");
@@ -254,6 +257,13 @@ Result<void> Machine::CheckDiskLayers(const SavedState& state) const {
     }
   }
   return {};
+}
+
+bool Machine::IsLayerCut() const {
+  return std::ranges::any_of(memory_map_.extents(), [this](const MemoryExtent& extent) {
+    const Result<uint64_t> size = FileSize(layer_files_[extent.layer].get());
+    return !size || *size < SparseLayer::FileOffset(extent.end());
+  });
 }
 
 Result<void> Machine::RestoreDevices(const SavedState& state) {
