@@ -3,7 +3,10 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
+#include <array>
 #include <cerrno>
+#include <random>
+#include <span>
 
 #include "vmm/layer_loss.h"
 #include "vmm/snapshot_fixture.h"
@@ -258,6 +261,60 @@ TEST_F(SnapshotFaultTest, WorkingSet_IsRecordedAndFilledIn) {
   const Files still = Take(*other_, kept, files.memory);
   EXPECT_EQ(still.Word(kCounters), files.Word(kCounters));
   EXPECT_GT(still.reply.dirty_pages, 4000U);  // filled in for writing
+}
+
+// Flips some bits of a part of the state that only KVM can judge.
+void Damage(SavedState& state, uint32_t part, std::mt19937& random) {
+  kvm::VcpuState& vcpu = state.vcpus[0];
+  const std::array<std::span<std::byte>, 10> parts = {
+      std::as_writable_bytes(std::span(&vcpu.registers, 1)),
+      std::as_writable_bytes(std::span(&vcpu.special, 1)),
+      std::as_writable_bytes(std::span(&vcpu.events, 1)),
+      std::as_writable_bytes(std::span(&vcpu.apic, 1)),
+      std::as_writable_bytes(std::span(vcpu.msrs)),
+      std::as_writable_bytes(std::span(&vcpu.mp_state, 1)),
+      std::as_writable_bytes(std::span(&vcpu.fpu, 1)),
+      std::as_writable_bytes(std::span(&vcpu.debug, 1)),
+      std::as_writable_bytes(std::span(state.vm.chips)),
+      std::as_writable_bytes(std::span(state.time.tsc))};
+  const std::span<std::byte> bytes = parts[part % parts.size()];
+  for (int flip = 0; flip < 3; ++flip) {
+    bytes[random() % bytes.size()] ^= std::byte{1} << random() % 8;
+  }
+}
+
+TEST_F(SnapshotFaultTest, Restore_OfDamagedStateIsRefusedOrHarmless) {
+  ASSERT_TRUE(StartCode(kCount).is_ok);
+  Files files = TakeOnceCounted(*this, 10);
+  std::mt19937 random(1);
+  int restored = 0;
+  for (uint32_t round = 0; round < 60; ++round) {
+    SavedState damaged = *files.saved;
+    Damage(damaged, round, random);
+    files.state = FileOf(damaged.Encode());
+    if (!other_) {
+      other_ = std::make_unique<VmmUnderTest>();
+      other_->Begin();
+    }
+    if (!RestoreInto(*other_, files).is_ok) {
+      EXPECT_EQ(StateOf(*other_), wire::VmState::kNew);
+      continue;
+    }
+    ++restored;
+    // The guest may die of it at once; the monitor must tell so or be there still.
+    other_->Send(6, wire::ResumeRequest{});
+    static_cast<void>(other_->Next());
+    other_->Send(9, wire::KillRequest{});
+    std::optional<wire::VmmPacket> packet = other_->Next();
+    while (packet && !std::holds_alternative<wire::ExitEvent>(packet->message)) {
+      packet = other_->Next();
+    }
+    EXPECT_TRUE(packet);
+    other_->has_ended_ = true;
+    other_->End();
+    other_.reset();
+  }
+  EXPECT_GT(restored, 0);
 }
 
 }  // namespace

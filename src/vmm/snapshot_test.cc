@@ -1,5 +1,6 @@
 // Snapshots of small guests, restored in a second monitor of the same process.
 #include <chrono>
+#include <cstdlib>
 #include <thread>
 
 #include "vmm/snapshot_fixture.h"
@@ -88,6 +89,25 @@ TEST_F(SnapshotTest, Pause_StopsTheGuestAndItsTsc) {
   const uint64_t khz = third.saved->vcpus[0].tsc_khz;
   EXPECT_LT(third.saved->time.tsc[0] - second.saved->time.tsc[0], khz * 250);
   EXPECT_LT(third.Word(kCounters), khz * 400);
+}
+
+// Writes the golden file of a new version of the state: run it by name, with the file to write in
+// SPACE_GOLDEN. Older files stay, each with its reader's test (saved_state_test.cc).
+TEST_F(SnapshotTest, DISABLED_WriteGoldenState) {
+  const char* path = std::getenv("SPACE_GOLDEN");
+  ASSERT_NE(path, nullptr);
+  wire::StartRequest start;
+  start.vcpus = 2;
+  start.serial_limit_bytes = MiB(1);
+  start.disks.push_back(
+      {"root", {wire::LayerFormat::kRaw, wire::LayerFormat::kSparse}, false, MiB(1)});
+  ASSERT_TRUE(StartCode(kCount, start).is_ok);
+  std::vector<UniqueFd> tops;
+  tops.push_back(NewLayer(MiB(1)));
+  const Files files = Take(*this, {}, {}, tops);
+  ASSERT_TRUE(files.saved);
+  ASSERT_TRUE(
+      WriteFileAtomically(path, *ReadWhole(files.state.get(), SavedState::kMaxBytes), 0644));
 }
 
 }  // namespace
