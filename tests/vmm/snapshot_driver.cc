@@ -38,6 +38,8 @@ constexpr std::string_view kHelp =
 // All waits; a guest in an emulated host boots in 10 to 60 s.
 constexpr std::chrono::seconds kPatience(300);
 
+constexpr long kMaxAnswerUs = 30'000'000;
+
 struct Options {
   std::string vmm, kernel, initramfs, disk, append;
   uint32_t vcpus = 1;
@@ -264,15 +266,20 @@ class Driver {
     const long restored = Micros(begun);
     SPACE_TRY_VOID(vmm_->Ask(wire::ResumeRequest{}), "resume");
     const long resumed = Micros(begun);
-    const Result<std::string> answer = Question(*vmm_, options_.port);
+    Result<std::string> answer = Question(*vmm_, options_.port);
+    int tries = 1;
+    // A connection is given up after 2 s, which an emulated host may need for its first steps.
+    for (; !answer && Micros(begun) < kMaxAnswerUs; ++tries) {
+      answer = Question(*vmm_, options_.port);
+    }
     if (!answer) {
       PrintSerial();
       return Fail(answer.error());
     }
     answered_us_.push_back(Micros(begun));
-    std::printf("restore %d%s: restored %ld resumed %ld answered %ld us\n", round,
+    std::printf("restore %d%s: restored %ld resumed %ld answered %ld us, %d tries\n", round,
                 request.has_working_set ? " with working set" : "", restored, resumed,
-                answered_us_.back());
+                answered_us_.back(), tries);
     std::fflush(stdout);
     if (round == 0) {
       SPACE_TRY(working_set_, CreateMemfd("working-set"), "working set");
