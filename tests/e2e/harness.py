@@ -1,6 +1,7 @@
 """A node of its own for the end-to-end tests: own data directory, port, key and, where KVM cannot run
 Linux, own emulated host. Nothing of a running installation is touched."""
 
+import http.client
 import json
 import os
 import pathlib
@@ -16,6 +17,15 @@ SPACE = pathlib.Path(os.environ.get("SPACE_BIN", ROOT / "build/release/bin")) / 
 IMAGES = pathlib.Path(os.environ.get("SPACE_IMAGES", ROOT / "build/images"))
 # A guest boots in 10 s on the emulated host and several share two cores there.
 PATIENCE = float(os.environ.get("SPACE_TEST_PATIENCE", "180"))
+IS_LONG = os.environ.get("SPACE_TEST_TIER", "quick") == "all"
+# More of the daemon's configuration: for developers, e.g. [machine] memory = "3GiB".
+EXTRA_CONFIG = os.environ.get("SPACE_TEST_CONFIG", "")
+GUEST = pathlib.Path(__file__).resolve().parent / "guest"
+
+
+def count(quick, long):
+    """How often: the long tier runs the same code more times."""
+    return long if IS_LONG else quick
 
 
 def free_port():
@@ -36,7 +46,8 @@ class Node:
             f'data_dir = "{self.home}/data"\n'
             f'run_dir = "{self.home}/run"\n'
             f'images_dir = "{IMAGES}"\n'
-            f'listen = "127.0.0.1:{self.port}"\n' + extra_config)
+            f'listen = "127.0.0.1:{self.port}"\n' + extra_config + EXTRA_CONFIG)
+        self._key = None
         self.environment = {
             "PATH": os.environ["PATH"], "HOME": str(self.home), "SPACE_CONFIG": str(self.config),
             "TERM": "xterm-256color", "LANG": "C.UTF-8"}
@@ -70,6 +81,49 @@ class Node:
             f"space {' '.join(map(str, arguments))}: exit {done.returncode}\n"
             f"stdout: {done.stdout[-600:]!r}\nstderr: {done.stderr[-600:]!r}")
         return done.stdout.decode()
+
+    def key(self):
+        if self._key is None:
+            self._key = next(line.split("=", 1)[1] for line in self.ok("env").splitlines()
+                             if line.startswith("export E2B_API_KEY="))
+        return self._key
+
+    def api(self, method, path, body=None, timeout=None, headers=()):
+        """One call of the HTTP API: its status, headers and JSON (None when it has no body)."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout or PATIENCE)
+        try:
+            text = None if body is None else json.dumps(body)
+            connection.request(method, path, body=text, headers={"X-API-KEY": self.key(), **dict(headers)})
+            answer = connection.getresponse()
+            data = answer.read()
+            is_json = answer.headers.get_content_type() == "application/json"
+            return answer.status, answer.headers, json.loads(data) if data and is_json else data or None
+        finally:
+            connection.close()
+
+    def sh(self, sandbox, script, **options):
+        """A shell script in the sandbox; its output without the last line end."""
+        return self.ok("exec", sandbox, "sh", "-c", script, **options).rstrip("\n")
+
+    def put(self, sandbox, name):
+        """Copies tests/e2e/guest/NAME to /root/NAME."""
+        self.ok("cp", GUEST / name, f"{sandbox}:/root/{name}")
+
+    def background(self, sandbox, script):
+        """Starts a shell script that outlives the call."""
+        self.sh(sandbox, f"nohup sh -c '{script}' >/dev/null 2>&1 </dev/null &")
+
+    def create(self, *options):
+        return self.ok("create", *options, timeout=PATIENCE * 3).strip()
+
+    def fork(self, sandbox, number=1):
+        report = json.loads(self.ok("fork", "--json", "-n", number, sandbox, timeout=PATIENCE * 3))
+        return [entry["sandbox"]["sandboxID"] for entry in report["results"]], report["timings"]
+
+    def state(self, sandbox):
+        """As E2B's clients see it; None when they do not."""
+        status, _, body = self.api("GET", f"/sandboxes/{sandbox}")
+        return body["state"] if status == 200 else None
 
     def listing(self):
         return json.loads(self.ok("ls", "--json"))
