@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Inside bench/boot: boots the same kernel, initramfs and memory size to the guest's hello on vsock, by space-vmm and
-by QEMU's microvm machine in turn, and prints medians. The clock runs from the start of the monitor's process (for
+"""Inside bench/boot: boots the same kernel, initramfs with the real agent, disks and memory to the agent's hello on
+vsock, by space-vmm and by QEMU's microvm machine in turn. The clock runs from the start of the monitor's process (for
 space-vmm: of the driver that starts it) to the arrival of the hello at the host. Run in the folder with the files."""
 import os
 import pathlib
@@ -9,17 +9,20 @@ import subprocess
 import sys
 import time
 
+from report import Report, median
+
 PAIRS = int(os.environ.get("PAIRS", "5"))
 MEMORY_MIB = int(os.environ.get("MEMORY_MIB", "256"))
 LIMIT_S = int(os.environ.get("LIMIT_S", "600"))
 HELLO_PORT = 1024
-APPEND = "test=hold"
 
 
 def ours():
+    pathlib.Path("top").unlink(missing_ok=True)
     run = subprocess.run(
-        ["./vmm-driver", "--vmm", os.path.abspath("space-vmm"), "--kernel", "vmlinux", "--initramfs", "initramfs",
-         "--memory", f"{MEMORY_MIB}m", "--until", "hello", "--append", APPEND, "--timeout", str(LIMIT_S)],
+        ["./vmm-driver", "--vmm", os.path.abspath("space-vmm"), "--kernel", "vmlinux", "--initramfs", "initramfs.img",
+         "--memory", f"{MEMORY_MIB}m", "--disk", "root=base.img,top", "--disk", "modules=modules.img:ro",
+         "--until", "hello", "--timeout", str(LIMIT_S)],
         capture_output=True, text=True, check=False)
     for line in run.stdout.splitlines():
         if line.startswith("hello "):
@@ -36,10 +39,15 @@ def qemu():
     child = subprocess.Popen(
         ["qemu-system-x86_64", "-M", "microvm,acpi=on,pit=off,pic=off,rtc=off,isa-serial=off", "-enable-kvm",
          "-cpu", "host", "-global", "virtio-mmio.force-legacy=false", "-smp", "1", "-m", str(MEMORY_MIB), "-nodefaults", "-no-user-config", "-nographic",
-         "-kernel", "vmlinux", "-initrd", "initramfs", "-device", "vhost-vsock-device,guest-cid=3",
+         "-kernel", "vmlinux", "-initrd", "initramfs.img", "-device", "vhost-vsock-device,guest-cid=3",
          "-device", "virtio-rng-device",
-         "-append", f"panic=-1 reboot=t pci=off quiet 8250.nr_uarts=0 {APPEND}"],
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+         # Writes go to a temporary file, as ours go to a top layer.
+         "-drive", "file=base.img,if=none,id=root,format=raw,snapshot=on",
+         "-device", "virtio-blk-device,drive=root,serial=root",
+         "-drive", "file=modules.img,if=none,id=modules,format=raw,readonly=on",
+         "-device", "virtio-blk-device,drive=modules,serial=modules",
+         "-append", "panic=-1 reboot=t pci=off quiet 8250.nr_uarts=0"],
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env={**os.environ, "TMPDIR": os.getcwd()})
     try:
         while time.monotonic() - begun < LIMIT_S:
             try:
@@ -61,20 +69,19 @@ def qemu():
 
 def main():
     subprocess.run(["modprobe", "vhost_vsock"], check=False)
-    print(f"host: {os.uname().release}, {os.cpu_count()} processors; kernel {pathlib.Path('release').read_text().strip()}, "
-          f"{MEMORY_MIB} MiB, 1 vCPU; QEMU {subprocess.run(['qemu-system-x86_64', '--version'], capture_output=True, text=True).stdout.split()[3]}")
+    report = Report(os.environ.get("BENCH_COMMAND", "bench/boot"), os.environ.get("CHECK") == "1")
+    version = subprocess.run(["qemu-system-x86_64", "--version"], capture_output=True, text=True, check=True).stdout.split()[3]
+    report.note(f"guest: kernel {pathlib.Path('release').read_text().strip()}, {MEMORY_MIB} MiB, 1 vCPU; QEMU {version}")
     times = {"space-vmm": [], "QEMU microvm": []}
     for pair in range(PAIRS):
         # The order within a pair alternates, so that neither always follows the other.
         for name, boot in (("space-vmm", ours), ("QEMU microvm", qemu))[::1 if pair % 2 == 0 else -1]:
             times[name].append(boot())
-            print(f"pair {pair + 1} {name}: {times[name][-1]:.0f} ms")
-    medians = {name: sorted(values)[len(values) // 2] for name, values in times.items()}
-    ratio = medians["space-vmm"] / medians["QEMU microvm"]
+            report.note(f"pair {pair + 1} {name}: {times[name][-1]:.0f} ms")
     for name, values in times.items():
-        print(f"{name}: median {medians[name]:.0f} ms, from {min(values):.0f} to {max(values):.0f}")
-    print(f"ratio {ratio:.3f} (at most 1.05 passes)")
-    return 1 if os.environ.get("CHECK") == "1" and ratio > 1.05 else 0
+        report.row(f"{name}, start to the agent's hello", values, PAIRS)
+    report.check("our median, times QEMU's", median(times["space-vmm"]) / median(times["QEMU microvm"]), 1.05)
+    return report.exit_code()
 
 
 sys.exit(main())
