@@ -5,6 +5,7 @@ import http.client
 import json
 import os
 import pathlib
+import select
 import shutil
 import signal
 import socket
@@ -20,6 +21,8 @@ PATIENCE = float(os.environ.get("SPACE_TEST_PATIENCE", "180"))
 IS_LONG = os.environ.get("SPACE_TEST_TIER", "quick") == "all"
 # More of the daemon's configuration: for developers, e.g. [machine] memory = "3GiB".
 EXTRA_CONFIG = os.environ.get("SPACE_TEST_CONFIG", "")
+# Most cases need no more, and each further size is a template that has to be built first.
+SMALL = ("--memory", "192m", "--cpus", "1")
 GUEST = pathlib.Path(__file__).resolve().parent / "guest"
 
 
@@ -71,9 +74,9 @@ class Node:
                               env=self.environment, timeout=timeout or PATIENCE)
 
     def start(self, *arguments, **options):
-        """The command line running in the background, in its own process group."""
+        """The command line running in the background, in its own process group. Pipes are not buffered here."""
         return subprocess.Popen([str(SPACE), *map(str, arguments)], env=self.environment,
-                                start_new_session=True, **options)
+                                start_new_session=True, bufsize=0, **options)
 
     def ok(self, *arguments, **options):
         done = self.space(*arguments, **options)
@@ -125,6 +128,27 @@ class Node:
         status, _, body = self.api("GET", f"/sandboxes/{sandbox}")
         return body["state"] if status == 200 else None
 
+    def traces(self):
+        """What sandboxes may leave on their host; equal before and after. Take it when `settle` says so."""
+        data, run = self.host_data()
+        return dict(line.split() for line in self.host(
+            f"echo vmm $(ls -l /proc/[0-9]*/exe 2>/dev/null | grep -c space-vmm);"
+            f"echo sockets $(ls {run}/vm 2>/dev/null | wc -l);"
+            f"echo directories $(ls {data}/sandboxes 2>/dev/null | wc -l);"
+            f"echo layers $(ls {data}/layers 2>/dev/null | wc -l);"
+            f"echo snapshots $(ls {data}/snapshots 2>/dev/null | wc -l);"
+            f"echo mounts $(wc -l < /proc/mounts);"
+            f"echo cgroups $(find /sys/fs/cgroup -type d | wc -l);"
+            f"echo descriptors $(ls /proc/$(cat {run}/spaced.pid)/fd | wc -l)").splitlines())
+
+    def settle(self):
+        """Until no sandbox is left and the pools are full: what waits in them is no leftover. False at the limit."""
+        def is_quiet():
+            pools = json.loads(self.ok("pool", "--json"))["templates"]
+            return not self.listing() and all(
+                one["state"] != "building" and one["making"] == 0 and one["ready"] >= one["low"] for one in pools)
+        return bool(wait_for(is_quiet))
+
     def listing(self):
         return json.loads(self.ok("ls", "--json"))
 
@@ -157,6 +181,20 @@ def wait_for(condition, seconds=PATIENCE):
             return value
         time.sleep(0.1)
     return None
+
+
+def next_line(process, seconds):
+    """The next line of its output; empty at its end, None when none comes in time."""
+    line = b""
+    deadline = time.monotonic() + seconds
+    while not line.endswith(b"\n"):
+        if not select.select([process.stdout], [], [], max(0, deadline - time.monotonic()))[0]:
+            return None
+        byte = os.read(process.stdout.fileno(), 1)
+        if not byte:
+            break
+        line += byte
+    return line
 
 
 def interrupt(process):

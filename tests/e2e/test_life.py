@@ -5,7 +5,7 @@ import json
 import time
 import unittest
 
-from harness import PATIENCE, wait_for
+from harness import SMALL, wait_for
 
 
 class Life(unittest.TestCase):
@@ -14,28 +14,16 @@ class Life(unittest.TestCase):
     def setUp(self):
         self.addCleanup(self.node.space, "kill", "--all")  # a failed case leaves nothing to the next
 
-    def traces(self):
-        """What a sandbox may leave on its host; equal before and after."""
-        data, run = self.node.host_data()
-        return self.node.host(
-            f"echo vmm $(ls -l /proc/[0-9]*/exe 2>/dev/null | grep -c 'space-vmm');"
-            f"echo sockets $(ls {run}/vm 2>/dev/null | wc -l);"
-            f"echo directories $(ls {data}/sandboxes 2>/dev/null | wc -l);"
-            f"echo mounts $(wc -l < /proc/mounts);"
-            f"echo descriptors $(ls /proc/$(cat {run}/spaced.pid)/fd | wc -l)")
-
     def settle(self):
-        self.assertTrue(wait_for(lambda: not self.node.listing()), "sandboxes did not go")
+        self.assertTrue(self.node.settle(), "sandboxes did not go")
 
     def test_eight_at_once_then_nothing_is_left(self):
         # Warm up once: what the daemon opens lazily is not a leak.
-        self.node.ok("kill", self.node.ok("create").strip())
+        self.node.ok("kill", self.node.create(*SMALL))
         self.settle()
-        before = self.traces()
+        before = self.node.traces()
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
-            ids = [line.strip() for line in pool.map(
-                lambda _: self.node.ok("create", "--memory", "192m", "--cpus", "1",
-                                       timeout=PATIENCE * 3), range(8))]
+            ids = list(pool.map(lambda _: self.node.create(*SMALL), range(8)))
             self.assertEqual(len(set(ids)), 8)
             outputs = list(pool.map(
                 lambda pair: self.node.ok("exec", pair[1], "sh", "-c", f"echo {pair[0]} > /mine; cat /mine"),
@@ -44,8 +32,8 @@ class Life(unittest.TestCase):
             self.assertEqual({entry["sandboxID"] for entry in self.node.listing()}, set(ids))
             list(pool.map(lambda one: self.node.ok("kill", one), ids))
         self.settle()
-        wait_for(lambda: self.traces() == before, 20)
-        self.assertEqual(self.traces(), before)
+        wait_for(lambda: self.node.traces() == before, 20)
+        self.assertEqual(self.node.traces(), before)
 
     def test_killed_vmm_makes_the_sandbox_dead_with_a_reason(self):
         sandbox = self.node.ok("create").strip()

@@ -8,7 +8,7 @@ import threading
 import time
 import unittest
 
-from harness import PATIENCE, count, wait_for
+from harness import PATIENCE, SMALL, count, next_line, wait_for
 from test_branch import counter, start_counter
 
 
@@ -27,7 +27,7 @@ class Pause(unittest.TestCase):
     def test_every_change_of_every_cycle_is_there(self):
         sandbox = self.node.create()
         start_counter(self.node, sandbox)
-        boot = self.node.sh(sandbox, "cat /proc/sys/kernel/random/boot_id; pgrep -f counter.py")
+        boot = self.node.sh(sandbox, "cat /proc/sys/kernel/random/boot_id; pgrep -f [c]ounter.py")
         expected, last = {}, 0
         for cycle in range(5):
             self.node.sh(sandbox, f"echo {cycle} > /new.{cycle}; echo {cycle} >> /grown; rm -f /new.{cycle - 2}")
@@ -44,10 +44,10 @@ class Pause(unittest.TestCase):
             self.assertGreaterEqual(number, last)
             last = number
         self.assertTrue(wait_for(lambda: counter(self.node, sandbox)[0] > last, 30))
-        self.assertEqual(self.node.sh(sandbox, "cat /proc/sys/kernel/random/boot_id; pgrep -f counter.py"), boot)
+        self.assertEqual(self.node.sh(sandbox, "cat /proc/sys/kernel/random/boot_id; pgrep -f [c]ounter.py"), boot)
 
     def test_resume_straight_after_pause(self):
-        sandbox = self.node.create("--memory", "256m", "--cpus", "1")
+        sandbox = self.node.create(*SMALL)
         for _ in range(count(8, 50)):
             self.assertEqual(self.node.api("POST", f"/sandboxes/{sandbox}/pause")[0], 204)
             status, _, body = self.node.api("POST", f"/sandboxes/{sandbox}/connect", {"timeout": 300})
@@ -57,7 +57,7 @@ class Pause(unittest.TestCase):
         self.assertEqual(self.node.api("DELETE", f"/sandboxes/{sandbox}")[0], 404)
 
     def test_many_sandboxes_at_once_pause_and_resume(self):
-        ids = [self.node.create("--memory", "128m", "--cpus", "1") for _ in range(count(3, 20))]
+        ids = [self.node.create(*SMALL) for _ in range(count(3, 20))]
 
         def cycle(sandbox):
             for _ in range(2):
@@ -70,7 +70,7 @@ class Pause(unittest.TestCase):
             self.assertEqual(list(pool.map(cycle, ids)), [204] * len(ids))
 
     def test_connect_while_pausing_never_lies(self):
-        sandbox = self.node.create("--memory", "256m", "--cpus", "1")
+        sandbox = self.node.create(*SMALL)
         paused = []
         thread = threading.Thread(
             target=lambda: paused.append(self.node.api("POST", f"/sandboxes/{sandbox}/pause")[0]))
@@ -95,7 +95,7 @@ class Pause(unittest.TestCase):
         self.assertEqual(self.node.api("POST", f"/sandboxes/{sandbox}/connect", {})[0], 404)
 
     def test_answers_are_those_of_the_table(self):
-        sandbox = self.node.create("--memory", "256m", "--cpus", "1")
+        sandbox = self.node.create(*SMALL)
         path = f"/sandboxes/{sandbox}"
         token = self.node.api("GET", path)[2]["envdAccessToken"]
         self.assertEqual(self.node.api("POST", f"{path}/resume", {})[0], 409)
@@ -132,7 +132,7 @@ class Pause(unittest.TestCase):
         self.assertEqual(self.node.api("GET", path)[0], 404)
 
     def test_without_memory_it_boots_anew_with_its_files(self):
-        sandbox = self.node.create("--memory", "256m", "--cpus", "1", "-e", "COLOUR=green")
+        sandbox = self.node.create(*SMALL, "-e", "COLOUR=green")
         self.node.sh(sandbox, "echo kept > /kept; echo gone > /dev/shm/gone")
         boot = self.node.sh(sandbox, "cat /proc/sys/kernel/random/boot_id")
         self.pause(sandbox, "--disk-only")
@@ -156,12 +156,12 @@ class Pause(unittest.TestCase):
             self.assertIn(pausing.result()[0], (204, 404, 409))
         self.assertIsNone(self.node.state(sandbox))
         self.assertEqual(self.node.listing(), [])
-        data, _ = self.node.host_data()
-        self.assertEqual(self.node.host(f"ls {data}/sandboxes"), "")
+        data, run = self.node.host_data()
+        self.assertEqual(self.node.host(f"find {data} {run} -name '*{sandbox}*'"), "")
 
     def test_at_its_end_it_is_paused_when_asked_for_and_traffic_wakes_it(self):
         status, _, made = self.node.api("POST", "/v2/sandboxes", {
-            "templateID": "base@1c-256m", "timeout": 3, "autoPause": True, "autoResume": {"enabled": True}})
+            "templateID": "base@1c-192m", "timeout": 3, "autoPause": True, "autoResume": {"enabled": True}})
         self.assertEqual(status, 201, made)
         sandbox, token = made["sandboxID"], made["envdAccessToken"]
         self.assertTrue(wait_for(lambda: self.node.state(sandbox) == "paused", 3 + 30))
@@ -179,7 +179,7 @@ class Pause(unittest.TestCase):
         self.assertEqual(self.node.sh(sandbox, "echo ok"), "ok")
 
     def test_clock_is_right_after_a_pause_and_monotonic_time_goes_on(self):
-        sandbox = self.node.create("--memory", "256m", "--cpus", "1")
+        sandbox = self.node.create(*SMALL)
         start_counter(self.node, sandbox)
         slept = count(15, 120)
         up_before = float(self.node.sh(sandbox, "cut -d' ' -f1 /proc/uptime"))
@@ -214,21 +214,18 @@ class Pause(unittest.TestCase):
             while len(streams) < 4:
                 streams.append(self.node.start("exec", sandbox, "sh", "-c", "while :; do date +%s.%N; sleep 0.2; done",
                                                stdout=subprocess.PIPE, stderr=subprocess.PIPE))
-                self.assertTrue(streams[-1].stdout.readline())
+                self.assertTrue(next_line(streams[-1], PATIENCE))
             self.pause(sandbox)
             self.resume(sandbox)
-            begun = time.monotonic()
-            # A stream that went on is one that still prints; the others have ended, with a reason.
-            for stream in streams:
-                if stream.poll() is None and time.monotonic() - begun < 5:
-                    wait_for(lambda one=stream: one.poll() is not None, max(0.1, 5 - (time.monotonic() - begun)))
+            # A stream that went on still prints; the others have ended by now, with a reason.
+            wait_for(lambda: all(stream.poll() is not None for stream in streams), 5)
             ended = [stream for stream in streams if stream.poll() is not None]
             for stream in ended:
                 self.assertNotEqual(stream.returncode, 0)
                 self.assertTrue(stream.stderr.read())
             streams = [stream for stream in streams if stream.poll() is None]
             for stream in streams:
-                self.assertTrue(stream.stdout.readline())
+                self.assertTrue(next_line(stream, 10), "a stream hangs")
             with concurrent.futures.ThreadPoolExecutor(4) as pool:
                 self.assertEqual(list(pool.map(lambda n: self.node.sh(sandbox, f"echo {n}"), range(count(4, 10)))),
                                  [str(n) for n in range(count(4, 10))])

@@ -4,7 +4,7 @@ import concurrent.futures
 import json
 import unittest
 
-from harness import PATIENCE, count, wait_for
+from harness import PATIENCE, SMALL, count, wait_for
 from test_pause import Pause
 
 FIELDS = ("urandom", "uuid", "machine_id", "generation", "warmed", "boot_id")
@@ -54,7 +54,7 @@ class Unique(unittest.TestCase):
         self.assertEqual(len({one["boot_id"] for one in drawn}), 1)
 
     def test_copies_by_snapshot_and_by_fork_draw_different_numbers(self):
-        source = self.node.create("--memory", "256m", "--cpus", "1")
+        source = self.node.create(*SMALL)
         self.start_warm(source)
         kept = self.node.ok("snapshot", "create", source, timeout=PATIENCE * 2).strip()
         children = [self.node.create("-T", kept) for _ in range(5)]
@@ -68,7 +68,7 @@ class Unique(unittest.TestCase):
         self.assertEqual(values, {"0.13436424411240122"})
 
     def test_sandboxes_of_one_template_are_strangers(self):
-        sandboxes = [self.node.create("--memory", "256m", "--cpus", "1") for _ in range(count(3, 10))]
+        sandboxes = [self.node.create(*SMALL) for _ in range(count(3, 10))]
         drawn = []
         for sandbox in sandboxes:
             self.check_clock(sandbox)
@@ -83,7 +83,7 @@ class Unique(unittest.TestCase):
         self.assertEqual(len(set(keys)), 2)
 
     def test_a_copy_that_cannot_be_made_unique_is_not_served(self):
-        source = self.node.create("--memory", "128m", "--cpus", "1")
+        source = self.node.create(*SMALL)
         self.node.sh(source, "mkdir -p /etc/space/restore.d; printf '#!/bin/sh\\necho no luck >&2; exit 3\\n' "
                              "> /etc/space/restore.d/50-broken; chmod 755 /etc/space/restore.d/50-broken")
         before = {entry["sandboxID"] for entry in self.node.listing()}
