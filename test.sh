@@ -111,7 +111,7 @@ if [ -e build/images/base.json ]; then
   count e2e
 fi
 if [ "$all" = 1 ]; then
-  for bench in bench/boot bench/overhead; do
+  for bench in bench/boot bench/overhead bench/create bench/fork bench/resume bench/density; do
     step "bench-$(basename $bench)" "$bench" --check
   done
 fi
