@@ -201,8 +201,11 @@ wire::Exit Machine::Explain(wire::Exit exit) const {
   }
   const bool is_restart =
       exit.reason == wire::ExitReason::kGuestReset || exit.reason == wire::ExitReason::kTripleFault;
+  if (!is_restart || IsLayerCut()) {
+    return exit;  // what was cut may not be read
+  }
   const Result<uint16_t> flag = memory_.Read<uint16_t>(boot::kRebootFlag);
-  if (is_restart && flag && *flag == boot::kWarmRebootFlag) {
+  if (flag && *flag == boot::kWarmRebootFlag) {
     exit.reason = wire::ExitReason::kGuestPanic;
     exit.detail = serial_log_ ? serial_log_->panic() : std::string();
   }

@@ -101,6 +101,19 @@ class Vmm {
       }
     }
   }
+  // Processor time of the process so far, from /proc.
+  long CpuMillis() const {
+    const auto text = ReadFile("/proc/" + std::to_string(child_.pid()) + "/stat");
+    const size_t name_end = text ? text->rfind(')') : std::string::npos;
+    long user = 0;
+    long system = 0;
+    if (name_end == std::string::npos ||
+        std::sscanf(text->c_str() + name_end,
+                    ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %ld %ld", &user, &system) != 2) {
+      return -1;
+    }
+    return (user + system) * 1000 / ::sysconf(_SC_CLK_TCK);
+  }
   Result<void> Ask(wire::VmmMessage message, const std::vector<int>& fds = {}) {
     SPACE_TRY_VOID(Send(std::move(message), fds), "ask");
     SPACE_TRY(const wire::Reply reply, Next<wire::Reply>(), "ask");
@@ -277,11 +290,16 @@ class Driver {
       return Fail(answer.error());
     }
     answered_us_.push_back(Micros(begun));
-    std::printf("restore %d%s: restored %ld resumed %ld answered %ld us, %d tries\n", round,
-                request.has_working_set ? " with working set" : "", restored, resumed,
-                answered_us_.back(), tries);
+    const long cpu = vmm_->CpuMillis();
+    const auto again = steady_clock::now();
+    SPACE_TRY_VOID(Question(*vmm_, options_.port), "second question");
+    std::printf(
+        "restore %d%s: restored %ld resumed %ld answered %ld us, %d tries, VMM used %ld ms; "
+        "again %ld us\n",
+        round, request.has_working_set ? " with working set" : "", restored, resumed,
+        answered_us_.back(), tries, cpu, Micros(again));
     std::fflush(stdout);
-    if (round == 0) {
+    if (round == 0 && std::getenv("NO_WORKING_SET") == nullptr) {
       SPACE_TRY(working_set_, CreateMemfd("working-set"), "working set");
       SPACE_TRY_VOID(vmm_->Ask(wire::WorkingSetRequest{}, {working_set_.get()}), "working set");
       SPACE_TRY_VOID(SnapshotAgain(), "snapshot of the restored");
