@@ -57,6 +57,12 @@ Result<Header> ReadHeader(int fd) {
 }  // namespace
 
 Result<void> CreateSparseLayer(int fd, uint64_t size_bytes) {
+  LayerId id{};
+  FillRandom(id);
+  return CreateSparseLayer(fd, size_bytes, id);
+}
+
+Result<void> CreateSparseLayer(int fd, uint64_t size_bytes, const LayerId& id) {
   if (size_bytes == 0 || size_bytes % kPageBytes != 0 || size_bytes > kMaxImageBytes) {
     return Fail(ErrorCode::kInvalidArgument, "layer size is not a multiple of 4096 up to 16 TiB");
   }
@@ -65,7 +71,7 @@ Result<void> CreateSparseLayer(int fd, uint64_t size_bytes) {
     return Fail(ErrorCode::kConflict, "file of the new layer is not empty");
   }
   Header header;
-  FillRandom(header.id);
+  header.id = id;
   header.page_count = size_bytes / kPageBytes;
   header.crc = CrcOf(header);
   return PwriteFull(fd, std::as_bytes(std::span(&header, 1)), 0);

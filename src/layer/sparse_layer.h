@@ -35,6 +35,8 @@ constexpr uint64_t kMaxImageBytes = 1ULL << 44;
 // Makes `fd` (empty, read-write) a sparse layer without pages for an image of `size_bytes`
 // (multiple of 4096), with a random id. Costs one page on disk.
 Result<void> CreateSparseLayer(int fd, uint64_t size_bytes);
+// With a given id: of a layer that stands for others, the topmost of which has it.
+Result<void> CreateSparseLayer(int fd, uint64_t size_bytes, const LayerId& id);
 
 class SparseLayer {
  public:

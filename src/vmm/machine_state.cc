@@ -251,7 +251,9 @@ Result<void> Machine::CheckDiskLayers(const SavedState& state) const {
     if (!disks_[at].saved.is_read_only && !layers.empty()) {
       layers.pop_back();  // the new top
     }
-    if (layers != state.disks[at].layers) {
+    // A merged layer has the id of the topmost one that it stands for.
+    const std::vector<LayerId>& saved = state.disks[at].layers;
+    if (layers.empty() != saved.empty() || (!saved.empty() && layers.back() != saved.back())) {
       return Fail(ErrorCode::kInvalidArgument, "layers are not those that the snapshot stands on",
                   disks_[at].saved.id);
     }
