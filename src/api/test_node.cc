@@ -70,6 +70,8 @@ TestNode::TestNode() {
   config.kill_grace = std::chrono::milliseconds(500);
   config.hello_timeout = std::chrono::milliseconds(10'000);
   config.sandbox_disk_bytes = MiB(64);
+  config.use_snapshots = false;  // tests of templates and pools turn both on
+  config.pool_size = 0;
   std::filesystem::create_directories(config.data_dir);
   std::filesystem::create_directories(config.run_dir + "/vm");
   std::filesystem::create_directories(config.images_dir + "/kernel");
@@ -174,7 +176,9 @@ std::vector<std::string> TestNode::Leftovers() const {
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
     std::ifstream children(entry.path() / "children");
     for (std::string pid; children >> pid;) {
-      found.push_back("process " + pid);
+      std::string stat;
+      std::getline(std::ifstream("/proc/" + pid + "/stat"), stat);
+      found.push_back("process " + stat.substr(0, 60));
     }
   }
   return found;

@@ -41,7 +41,8 @@ Result<std::vector<LayerRecord>> ReadAll(Statement select) {
 }  // namespace
 
 Result<void> LayerStore::Insert(const LayerRecord& record) {
-  SPACE_TRY(Statement insert, database_.Prepare("INSERT INTO layers VALUES (?,?,?,?,?,?,?,?,?)"),
+  SPACE_TRY(Statement insert,
+            database_.Prepare("INSERT OR IGNORE INTO layers VALUES (?,?,?,?,?,?,?,?,?)"),
             "store layer");
   insert.Bind(1, record.id).Bind(2, record.team_id);
   insert.Bind(3, record.kind == LayerKind::kMemory ? "memory" : "disk");
@@ -163,11 +164,6 @@ Result<void> LayerStore::Delete(std::string_view id) {
     return Fail(ErrorCode::kNotFound, "no such layer", id);
   }
   return {};
-}
-
-Result<std::vector<LayerRecord>> LayerStore::Release(const LayerUser& user) {
-  SPACE_TRY_VOID(Forget(user), "release layers");
-  return TakeUnused();
 }
 
 Result<std::vector<LayerRecord>> LayerStore::TakeUnused() {

@@ -17,6 +17,7 @@ class LayerStore {
  public:
   explicit LayerStore(Database& database) : database_(database) {}
 
+  // Fine when it is there already.
   Result<void> Insert(const LayerRecord& record);
   // From now on it is never written again.
   Result<void> Freeze(std::string_view id, uint64_t file_bytes);
@@ -32,14 +33,12 @@ class LayerStore {
 
   //   errors: kConflict naming the users, kNotFound
   Result<void> Delete(std::string_view id);
-  // Forgets what `user` used, and the layers that nobody uses any more; those are answered, so that
-  // their files can go.
-  Result<std::vector<LayerRecord>> Release(const LayerUser& user);
+  // `user` uses nothing any more.
+  Result<void> Forget(const LayerUser& user);
   // Layers that nobody uses are forgotten and answered.
   Result<std::vector<LayerRecord>> TakeUnused();
 
  private:
-  Result<void> Forget(const LayerUser& user);
   Database& database_;
 };
 

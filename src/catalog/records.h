@@ -140,11 +140,13 @@ struct SandboxRecord {
   TextMap environment;
   bool auto_pause = false;  // at end_at it is paused instead of killed
   bool auto_pause_keeps_memory = true;
-  bool auto_resume = false;  // traffic wakes it when it is paused
-  std::string source_id;     // the snapshot or sandbox that it came from; empty: a template
-  std::string snapshot_id;   // of its pause, while it has one
-  std::string next_top;      // layer that a snapshot in progress gives its disk
-  std::string death_reason;  // one word, empty while it lives
+  bool auto_resume = false;   // traffic wakes it when it is paused
+  std::string source_id;      // the snapshot or sandbox that it came from; empty: a template
+  std::string snapshot_id;    // of its pause, while it has one
+  std::string origin;         // booted, restored, pooled, forked or resumed
+  std::string last_measures;  // SnapshotRecord::measures of its last snapshot, pause or fork
+  std::string next_top;       // layer that a snapshot in progress gives its disk
+  std::string death_reason;   // one word, empty while it lives
   std::string death_detail;
   std::string last_serial_log;  // tails, kept of sandboxes that died by themselves
   std::string last_vmm_log;

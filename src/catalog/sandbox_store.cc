@@ -15,7 +15,7 @@ constexpr std::string_view kColumns =
     "envd_token, traffic_token, kernel_release, agent_version, vmm_pid, vmm_start_ticks, "
     "launch_us, hello_us, ready_us, death_reason, death_detail, last_serial_log, last_vmm_log, "
     "environment, auto_pause, auto_pause_keeps_memory, auto_resume, source_id, snapshot_id, "
-    "next_top";
+    "next_top, origin, last_measures";
 
 Result<SandboxRecord> ReadRecord(const Statement& row) {
   SandboxRecord record;
@@ -58,6 +58,8 @@ Result<SandboxRecord> ReadRecord(const Statement& row) {
   record.source_id = row.Text(34);
   record.snapshot_id = row.Text(35);
   record.next_top = row.Text(36);
+  record.origin = row.Text(37);
+  record.last_measures = row.Text(38);
   return record;
 }
 
@@ -83,6 +85,7 @@ void BindRecord(Statement& insert, const SandboxRecord& record) {
   insert.Bind(31, EncodeTextMap(record.environment)).Bind(32, int64_t{record.auto_pause});
   insert.Bind(33, int64_t{record.auto_pause_keeps_memory}).Bind(34, int64_t{record.auto_resume});
   insert.Bind(35, record.source_id).Bind(36, record.snapshot_id).Bind(37, record.next_top);
+  insert.Bind(38, record.origin).Bind(39, record.last_measures);
 }
 
 bool HasAll(const TextMap& metadata, const TextMap& wanted) {
@@ -122,7 +125,7 @@ Result<void> SandboxStore::Insert(const SandboxRecord& record) {
       Statement insert,
       database_.Prepare("INSERT INTO sandboxes (" + std::string(kColumns) +
                         ") VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,"
-                        "?,?,?,?,?,?,?)"),
+                        "?,?,?,?,?,?,?,?,?)"),
       "store sandbox");
   BindRecord(insert, record);
   SPACE_TRY_VOID(insert.Run(), "store sandbox " + record.id);
@@ -130,14 +133,16 @@ Result<void> SandboxStore::Insert(const SandboxRecord& record) {
 }
 
 Result<void> SandboxStore::Write(const SandboxRecord& record, SandboxState from, SandboxState to) {
-  SPACE_TRY(Statement update,
-            database_.Prepare(
-                "UPDATE sandboxes SET state=?, started_at=?, end_at=?, ended_at=?, "
-                "envd_version=?, kernel_release=?, agent_version=?, vmm_pid=?, "
-                "vmm_start_ticks=?, launch_us=?, hello_us=?, ready_us=?, death_reason=?, "
-                "death_detail=?, last_serial_log=?, last_vmm_log=?, snapshot_id=?, next_top=? "
-                "WHERE id=? AND state=?"),
-            "store sandbox");
+  SPACE_TRY(
+      Statement update,
+      database_.Prepare(
+          "UPDATE sandboxes SET state=?, started_at=?, end_at=?, ended_at=?, "
+          "envd_version=?, kernel_release=?, agent_version=?, vmm_pid=?, "
+          "vmm_start_ticks=?, launch_us=?, hello_us=?, ready_us=?, death_reason=?, "
+          "death_detail=?, last_serial_log=?, last_vmm_log=?, snapshot_id=?, next_top=?, origin=?, "
+          "last_measures=? "
+          "WHERE id=? AND state=?"),
+      "store sandbox");
   update.Bind(1, SandboxStateName(to)).Bind(2, record.started_at).Bind(3, record.end_at);
   update.Bind(4, record.ended_at).Bind(5, record.envd_version).Bind(6, record.kernel_release);
   update.Bind(7, record.agent_version).Bind(8, record.vmm_pid).Bind(9, record.vmm_start_ticks);
@@ -145,7 +150,8 @@ Result<void> SandboxStore::Write(const SandboxRecord& record, SandboxState from,
   update.Bind(13, record.death_reason).Bind(14, record.death_detail);
   update.Bind(15, record.last_serial_log).Bind(16, record.last_vmm_log);
   update.Bind(17, record.snapshot_id).Bind(18, record.next_top);
-  update.Bind(19, record.id).Bind(20, SandboxStateName(from));
+  update.Bind(19, record.origin).Bind(20, record.last_measures);
+  update.Bind(21, record.id).Bind(22, SandboxStateName(from));
   SPACE_TRY_VOID(update.Run(), "store sandbox " + record.id);
   if (database_.changed_rows() != 1) {
     return Fail(ErrorCode::kConflict,

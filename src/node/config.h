@@ -25,10 +25,17 @@ struct Config {
   std::string command_line;  // appended to the guest kernel's
 
   uint32_t max_sandboxes = 1000;
-  uint64_t max_memory_bytes = 0;  // of all sandboxes; 0: four times the host's
+  uint64_t max_memory_bytes = 0;  // of all sandboxes; 0: memory_overcommit times the host's
   uint64_t min_free_memory_bytes = 0;
   uint64_t min_free_disk_bytes = 0;
   std::chrono::seconds max_timeout{24 * 3600};
+  uint32_t memory_overcommit = 4;  // when max_memory_bytes is 0
+
+  bool use_snapshots = true;  // false: every creation boots
+  uint32_t pool_size = 4;     // the high mark, per variant; 0: no pool
+  uint32_t pool_low = 0;      // filled again below it; 0: at once
+  uint64_t pool_memory_bytes = 0;
+  std::chrono::seconds pool_idle_time{600};
 
   uint32_t sandbox_vcpus = 2;
   uint64_t sandbox_memory_bytes = 0;

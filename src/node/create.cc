@@ -1,4 +1,4 @@
-// Creation, step by step. A step that fails leaves what it made to Create, which undoes all of it.
+// Creation, step by step. A step that fails leaves what it made to Discard, which undoes all of it.
 #include <signal.h>
 
 #include <algorithm>
@@ -8,111 +8,87 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "base/units.h"
-#include "catalog/json.h"
-#include "http/client.h"
 #include "http/spawn.h"
-#include "node/images.h"
 #include "node/node.h"
-#include "node/time_text.h"
-#include "wire/hello.h"
-#include "wire/ports.h"
+#include "node/turn.h"
 
 namespace space {
 namespace {
 
-// Building a machine takes milliseconds; on an emulated host that is busy, seconds.
-constexpr int kStartLimitMs = 60'000;
-constexpr int kInitLimitMs = 60'000;
-constexpr size_t kInitAnswerBytes = 64 * 1024;
 // Told to clients when the agent's own version is not a plain one (E2B.md 3.9).
 constexpr std::string_view kEnvdVersion = "0.6.13";
-constexpr std::string_view kDefaultUser = "user";
-constexpr std::string_view kDefaultWorkdir = "/home/user";
 
-bool IsPlainVersion(std::string_view version) {
-  return std::count(version.begin(), version.end(), '.') == 2 && version.size() <= 32 &&
-         version.find_first_not_of("0123456789.") == std::string_view::npos &&
-         version.front() != '.' && version.back() != '.';
+// Each keeps a CPU busy from end to end: more at once than this only make all of them slower.
+unsigned StartsAtOnce() { return std::max(4U, std::thread::hardware_concurrency()); }
+
+tl::unexpected<Error> NoTag(const TemplateReference& reference) {
+  return Fail(ErrorCode::kNotFound,
+              "tag '" + reference.tag + "' does not exist for template '" + reference.name + "'");
 }
 
-// The guest's own text goes to clients and logs: printable ASCII only.
-std::string Printable(std::string text) {
-  std::erase_if(text, [](char letter) { return letter < ' ' || letter > '~'; });
-  return text;
+Result<void> CheckSameSize(const AskedSize& asked, const SnapshotRecord& snapshot) {
+  const auto differs = [](const std::optional<int64_t>& one, uint64_t other) {
+    return one && *one != static_cast<int64_t>(other);
+  };
+  for (const auto& [name, is_wrong] :
+       {std::pair("cpuCount", differs(asked.vcpus, snapshot.vcpus)),
+        std::pair("memoryMB", differs(asked.memory_mib, snapshot.memory_mib)),
+        std::pair("diskSizeMB", differs(asked.disk_mib, snapshot.disk_mib))}) {
+    if (is_wrong) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  std::string(name) + " cannot be changed: the sandbox goes on from a snapshot");
+    }
+  }
+  return {};
 }
-
-std::string InitBody(const SandboxRecord& record, const TextMap& environment) {
-  json::object variables;
-  variables["E2B_SANDBOX"] = "true";
-  variables["E2B_SANDBOX_ID"] = record.id;
-  variables["E2B_TEMPLATE_ID"] = record.template_id;
-  for (const auto& [name, value] : environment) {
-    variables[name] = value;
-  }
-  json::object body;
-  body["envVars"] = std::move(variables);
-  if (!record.envd_token.empty()) {
-    body["accessToken"] = record.envd_token;
-  }
-  body["timestamp"] = FormatTime(Node::Now());
-  body["defaultUser"] = kDefaultUser;
-  body["defaultWorkdir"] = kDefaultWorkdir;
-  return json::serialize(body);
-}
-
-// A boot keeps a CPU busy from end to end: more at once than this only make all of them slower.
-unsigned BootsAtOnce() { return std::max(4U, std::thread::hardware_concurrency()); }
-
-// Counts one creation in `booting` and wakes who waits for a turn at its end.
-class BootTurn {
- public:
-  BootTurn(unsigned& booting, http::Event& ended) : booting_(booting), ended_(ended) { ++booting_; }
-  BootTurn(const BootTurn&) = delete;
-  BootTurn& operator=(const BootTurn&) = delete;
-  BootTurn(BootTurn&&) = delete;
-  BootTurn& operator=(BootTurn&&) = delete;
-  ~BootTurn() {
-    --booting_;
-    ended_.Notify();
-  }
-
- private:
-  unsigned& booting_;
-  http::Event& ended_;
-};
 
 }  // namespace
 
-Result<SandboxRecord> Node::MakeRecord(const CreateSpec& spec, std::string& base_image) {
+Result<Node::CreatePlan> Node::PlanCreate(const CreateSpec& spec) {
   SPACE_TRY(const TemplateReference reference, ParseTemplateReference(spec.template_reference), "");
-  SPACE_TRY(const std::optional<Template> found, catalog_.templates().Find(reference.name), "");
-  if (!found) {
-    return Fail(ErrorCode::kNotFound, "template '" + reference.name + "' not found");
+  CreatePlan plan;
+  plan.environment = spec.environment;
+  if (reference.name_space.empty()) {
+    SPACE_TRY(const std::optional<Template> found, catalog_.templates().Find(reference.name), "");
+    if (found) {
+      if (!reference.tag.empty() && reference.tag != "default") {
+        return NoTag(reference);
+      }
+      SPACE_TRY(const HostUse use, ReadHostUse(config_.data_dir), "");
+      SPACE_TRY(plan.size,
+                ChooseSize(spec.size, reference.size,
+                           {found->vcpus, found->memory_mib, found->disk_mib}, use.memory_bytes),
+                "");
+      plan.base = *found;
+      plan.template_id = found->id;
+      plan.alias = found->name;
+      return plan;
+    }
   }
-  if (!reference.tag.empty() && reference.tag != "default") {
-    return Fail(ErrorCode::kNotFound,
-                "tag '" + reference.tag + "' does not exist for template '" + reference.name + "'");
+  std::string name = reference.name_space.empty() ? "" : reference.name_space + "/";
+  name += reference.name + (reference.tag.empty() ? "" : ":" + reference.tag);
+  SPACE_TRY(plan.snapshot, FindSnapshot(spec.team_id, name), "");
+  SPACE_TRY_VOID(CheckSameSize(spec.size, *plan.snapshot), "");
+  SPACE_TRY_VOID(CheckSameSize(reference.size, *plan.snapshot), "");
+  plan.template_id = plan.snapshot->template_id;
+  plan.alias = plan.snapshot->name.empty() ? "" : PublicSnapshotName(*plan.snapshot);
+  plan.size = {plan.snapshot->vcpus, plan.snapshot->memory_mib, plan.snapshot->disk_mib};
+  plan.environment = plan.snapshot->environment;
+  for (const auto& [variable, value] : spec.environment) {
+    plan.environment[variable] = value;
   }
-  base_image = found->image_path;
-  SPACE_TRY(HostUse use, ReadHostUse(config_.data_dir), "");
-  SPACE_TRY(const SandboxSize size,
-            ChooseSize(spec.size, reference.size,
-                       {found->vcpus, found->memory_mib, found->disk_mib}, use.memory_bytes),
-            "");
-  use.sandboxes = live_.size();
-  for (const auto& [id, sandbox] : live_) {
-    use.sandbox_memory_bytes += MiB(sandbox->record.memory_mib);
-  }
-  SPACE_TRY_VOID(CheckRoom(config_, use, size), "");
+  return plan;
+}
 
+SandboxRecord Node::MakeRecord(const CreateSpec& spec, const CreatePlan& plan) {
   SandboxRecord record;
   record.id = "i" + RandomLowerAlnum(20);
   record.team_id = spec.team_id;
-  record.template_id = found->id;
-  record.alias = found->name;
-  record.vcpus = size.vcpus;
-  record.memory_mib = size.memory_mib;
-  record.disk_mib = size.disk_mib;
+  record.template_id = plan.template_id;
+  record.alias = plan.alias;
+  record.vcpus = plan.size.vcpus;
+  record.memory_mib = plan.size.memory_mib;
+  record.disk_mib = plan.size.disk_mib;
   record.created_at = Now();
   record.started_at = record.created_at;
   record.end_at = record.created_at + spec.timeout_seconds * kMicrosPerSecond;
@@ -123,6 +99,12 @@ Result<SandboxRecord> Node::MakeRecord(const CreateSpec& spec, std::string& base
   record.envd_version = kEnvdVersion;
   record.envd_token = spec.is_secure ? RandomHex(20) : "";
   record.traffic_token = spec.is_public ? "" : RandomHex(20);
+  record.environment = plan.environment;
+  record.auto_pause = spec.auto_pause;
+  record.auto_pause_keeps_memory = spec.auto_pause_keeps_memory;
+  record.auto_resume = spec.auto_resume;
+  record.source_id = plan.snapshot ? plan.snapshot->id : "";
+  record.origin = plan.snapshot || config_.use_snapshots ? "restored" : "booted";
   return record;
 }
 
@@ -130,6 +112,7 @@ Result<SandboxRecord> Node::MakeRecord(const CreateSpec& spec, std::string& base
 // the first. Emulated hosts make it needed: there a guest's kernel now and then dies in its first
 // seconds when many boot at once.
 asio::awaitable<Result<SandboxRecord>> Node::Create(CreateSpec spec) {
+  const Turn turn(creating_);
   const auto guest_failed = std::make_shared<bool>(false);
   CreateSpec once_more = spec;
   auto created = co_await CreateOnce(std::move(spec), guest_failed);
@@ -142,135 +125,131 @@ asio::awaitable<Result<SandboxRecord>> Node::Create(CreateSpec spec) {
 
 asio::awaitable<Result<SandboxRecord>> Node::CreateOnce(CreateSpec spec,
                                                         std::shared_ptr<bool> guest_failed) {
-  const std::function<bool()> has_room = [this] { return booting_ < BootsAtOnce(); };
-  if (!co_await WaitUntil(boot_ended_, has_room, config_.hello_timeout)) {
-    co_return Fail(ErrorCode::kExhausted, "create sandbox: too many others are booting");
+  SPACE_CO_TRY(const CreatePlan plan, PlanCreate(spec), "");
+  SPACE_CO_TRY_VOID(CheckRoomFor(plan.size), "");
+  SandboxRecord record = MakeRecord(spec, plan);
+  VariantPointer variant;
+  ImagePointer image;
+  if (plan.snapshot) {
+    SPACE_CO_TRY(image, LoadImage(*plan.snapshot), "create sandbox");
+  } else if (config_.use_snapshots) {
+    SPACE_CO_TRY(variant, FindVariant(plan.base, plan.size), "create sandbox");
+    if (const SandboxPointer pooled = TakePooled(variant)) {
+      record.id = pooled->record.id;
+      record.vmm_pid = pooled->record.vmm_pid;
+      record.vmm_start_ticks = pooled->record.vmm_start_ticks;
+      record.kernel_release = pooled->record.kernel_release;
+      record.agent_version = pooled->record.agent_version;
+      record.envd_version = pooled->record.envd_version;
+      record.origin = "pooled";
+      pooled->record = record;
+      pooled->chains.root.back()->record.team_id = record.team_id;
+      auto answered = co_await Identify(pooled, InitKind::kRestored);
+      auto finished = co_await FinishCreate(pooled, std::move(answered), guest_failed);
+      if (finished) {
+        ++variant->pooled;
+        co_return finished;
+      }
+      log::Warn("pooled_vm_failed",
+                {{"sandbox_id", record.id}, {"error", finished.error().message()}});
+      *guest_failed = false;
+      record = MakeRecord(spec, plan);
+    }
+    SPACE_CO_TRY(image, co_await EnsureImage(variant), "create sandbox");
   }
-  const BootTurn turn(booting_, boot_ended_);
-  std::string base_image;
-  SPACE_CO_TRY(SandboxRecord fresh, MakeRecord(spec, base_image), "");
-  auto sandbox = std::make_shared<Sandbox>(executor_, config_.data_dir, std::move(fresh));
-  SandboxRecord& record = sandbox->record;
-  SPACE_CO_TRY_VOID(catalog_.sandboxes().Insert(record), "create sandbox");
-  live_[record.id] = sandbox;
+  const std::function<bool()> has_room = [this] { return starting_->count < StartsAtOnce(); };
+  if (!co_await WaitUntil(starting_->changed, has_room, config_.hello_timeout)) {
+    co_return Fail(ErrorCode::kExhausted, "create sandbox: too many others are starting");
+  }
+  const Turn turn(starting_);
+  auto sandbox = std::make_shared<Sandbox>(executor_, config_.data_dir, std::move(record));
+  sandbox->is_in_hands = true;
+  live_[sandbox->record.id] = sandbox;
+  if (image == nullptr) {
+    Result<void> booted;
+    if (auto chains = BootChains(plan.base.image_path)) {
+      booted = co_await Boot(sandbox, *std::move(chains));
+    } else {
+      booted = Fail(std::move(chains).error());
+    }
+    co_return co_await FinishCreate(sandbox, std::move(booted), guest_failed);
+  }
+  Result<void> started = PrepareVm(sandbox);
+  if (started) {
+    started = co_await RestoreVm(sandbox, image);
+    if (!started && variant != nullptr) {
+      // A template that cannot be restored is built anew by the next try.
+      ForgetVariant(variant);
+      *guest_failed = true;
+    }
+  }
+  if (started) {
+    started = co_await Identify(sandbox, InitKind::kRestored);
+  }
+  if (started && variant != nullptr) {
+    ++variant->on_demand;
+  }
+  co_return co_await FinishCreate(sandbox, std::move(started), guest_failed);
+}
 
-  auto booted = co_await Boot(sandbox, std::move(base_image), std::move(spec.environment));
-  if (booted && !sandbox->process_ended && !sandbox->end_reason) {
+Result<void> Node::Publish(const SandboxPointer& sandbox) {
+  SandboxRecord& record = sandbox->record;
+  record.state = SandboxState::kRunning;
+  const auto store = [&]() -> Result<void> {
+    SPACE_TRY(Transaction transaction, catalog_.Begin(Durability::kFast), "");
+    SPACE_TRY_VOID(catalog_.sandboxes().Insert(record), "");
+    SPACE_TRY_VOID(
+        layers_->Store({LayerUser::Kind::kSandbox, record.id}, record.team_id, sandbox->chains),
+        "");
+    return transaction.Commit();
+  };
+  auto stored = store();
+  if (!stored) {
+    record.state = SandboxState::kCreating;
+    return stored;
+  }
+  sandbox->is_stored = true;
+  sandbox->is_in_hands = false;
+  http::Spawn(executor_, WatchClock(sandbox), "watch_clock");
+  return {};
+}
+
+asio::awaitable<Result<SandboxRecord>> Node::FinishCreate(SandboxPointer sandbox,
+                                                          Result<void> started,
+                                                          std::shared_ptr<bool> guest_failed) {
+  SandboxRecord& record = sandbox->record;
+  if (started && !sandbox->process_ended && !sandbox->end_reason) {
     record.started_at = Now();
     record.ready_us = record.started_at - record.created_at;
     record.end_at = record.started_at + record.timeout_seconds * kMicrosPerSecond;
-    booted = catalog_.sandboxes().Move(record, SandboxState::kRunning);
-  } else if (booted) {
-    booted = Fail(ErrorCode::kUnavailable, "sandbox ended while it was created");
+    started = Publish(sandbox);
+  } else if (started) {
+    started = Fail(ErrorCode::kUnavailable, "sandbox ended while it was created");
   }
-  if (!booted) {
-    sandbox->Signal(SIGKILL);
-    const std::function<bool()> is_over = [&] {
-      return sandbox->process_ended || !sandbox->has_process();
-    };
-    co_await WaitUntil(sandbox->changed, is_over, std::chrono::seconds(10));
-    *guest_failed = !sandbox->end_reason && booted.error().code() == ErrorCode::kUnavailable;
-    record.death_reason = sandbox->end_reason.value_or("create_failed");
-    record.death_detail = booted.error().message();
-    Bury(sandbox);
-    co_return Fail(std::move(booted).error().While("create sandbox"));
+  if (!started) {
+    Error error = std::move(started).error().While("create sandbox");
+    *guest_failed =
+        *guest_failed || (!sandbox->end_reason && error.code() == ErrorCode::kUnavailable);
+    co_await Discard(sandbox, error);
+    co_return Fail(std::move(error));
   }
   log::Info("sandbox_running", {{"sandbox_id", record.id},
                                 {"template", record.template_id},
                                 {"launch_us", record.launch_us},
                                 {"hello_us", record.hello_us},
                                 {"ready_us", record.ready_us}});
-  http::Spawn(executor_, WatchClock(sandbox), "watch_clock");
   co_return record;
 }
 
-Result<void> Node::LaunchProcess(const SandboxPointer& sandbox) {
-  SandboxRecord& record = sandbox->record;
-  std::vector<UniqueFd> descriptors;
-  SPACE_TRY(UniqueFd log_file, OpenAppend(sandbox->files.vmm_log()), "open log");
-  SPACE_TRY(UniqueFd kvm, OpenReadWrite(config_.kvm_path), "open KVM device");
-  descriptors.push_back(std::move(log_file));
-  descriptors.push_back(std::move(kvm));
-  SPACE_TRY(Launched launched,
-            launcher_.Launch({wire::Role::kVmm, record.id}, std::move(descriptors)), "start VMM");
-  sandbox->TakeProcess(std::move(launched.pidfd));
-  http::Spawn(executor_, WatchProcess(sandbox), "watch_process");
-  record.vmm_pid = launched.pid;
-  // It cannot have been reaped yet, so its stat is there even if it has ended.
-  SPACE_TRY(record.vmm_start_ticks, ProcessStartTicks(launched.pid), "start VMM");
-  record.launch_us = Now() - record.created_at;
-  SPACE_TRY_VOID(catalog_.sandboxes().Update(record), "start VMM");
-  SPACE_TRY(sandbox->vmm, VmmClient::Connect(executor_, launched.control_path), "start VMM");
-  return {};
-}
-
-asio::awaitable<Result<void>> Node::Boot(SandboxPointer sandbox, std::string base_image,
-                                         TextMap environment) {
-  SPACE_CO_TRY_VOID(sandbox->files.Create(MiB(sandbox->record.disk_mib)), "make files");
-  // Before the process: a missing image is the commonest mistake and needs no VMM to be seen.
-  SPACE_CO_TRY(StartMessage start, MakeStart(config_, base_image, sandbox->files, sandbox->record),
-               "prepare");
-  SPACE_CO_TRY_VOID(LaunchProcess(sandbox), "launch");
-  SPACE_CO_TRY_VOID(
-      co_await sandbox->vmm->Request(std::move(start.request), std::move(start.fds), kStartLimitMs),
-      "start VM");
-  SPACE_CO_TRY_VOID(co_await WaitForHello(sandbox), "boot");
-  SPACE_CO_TRY_VOID(co_await PostInit(sandbox, std::move(environment)), "set up agent");
-  co_return Result<void>();
-}
-
-asio::awaitable<Result<void>> Node::WaitForHello(SandboxPointer sandbox) {
-  const std::shared_ptr<VmmClient> vmm = sandbox->vmm;
-  // The process's end closes the control socket, so this one event covers all outcomes.
-  const std::function<bool()> has_news = [&] {
-    return vmm->hello() || vmm->exit() || vmm->is_closed();
+asio::awaitable<void> Node::Discard(SandboxPointer sandbox, Error why) {
+  sandbox->Signal(SIGKILL);
+  const std::function<bool()> is_over = [sandbox] {
+    return sandbox->process_ended || !sandbox->has_process();
   };
-  const bool is_in_time = co_await WaitUntil(vmm->changed(), has_news, config_.hello_timeout);
-  if (!is_in_time) {
-    co_return Fail(ErrorCode::kTimeout,
-                   "the agent said nothing within sandbox.hello_timeout; the guest's last words: " +
-                       Printable(ReadTail(sandbox->files.serial_log(), 300)));
-  }
-  if (!vmm->hello()) {
-    std::string why = "space-vmm died";
-    if (vmm->exit()) {
-      why = std::string(wire::ExitReasonName(vmm->exit()->reason)) + " " + vmm->exit()->detail;
-    }
-    co_return Fail(
-        ErrorCode::kUnavailable,
-        "the VM ended before its agent answered (" + Printable(why) +
-            "); the guest's last words: " + Printable(ReadTail(sandbox->files.serial_log(), 300)));
-  }
-  SPACE_CO_TRY(wire::Hello hello, wire::DecodeHello(vmm->hello()->hello), "read hello");
-  SandboxRecord& record = sandbox->record;
-  record.kernel_release = Printable(std::move(hello.kernel_release));
-  record.agent_version = Printable(std::move(hello.agent_version));
-  record.hello_us = Now() - record.created_at;
-  if (IsPlainVersion(hello.envd_version)) {
-    record.envd_version = hello.envd_version;
-  }
-  co_return Result<void>();
-}
-
-asio::awaitable<Result<void>> Node::PostInit(SandboxPointer sandbox, TextMap environment) {
-  SPACE_CO_TRY(http::Stream stream,
-               co_await sandbox->vmm->ConnectGuest(wire::kEnvdPort, kInitLimitMs), "reach agent");
-  http::ClientConnection connection(std::move(stream));
-  http::RequestHead head;
-  head.method = "POST";
-  head.target = "/init";
-  head.headers = {{"Host", "envd"}, {"Content-Type", "application/json"}};
-  SPACE_CO_TRY(
-      const http::SimpleResponse response,
-      co_await http::Call(connection, std::move(head), InitBody(sandbox->record, environment),
-                          kInitAnswerBytes, kInitLimitMs),
-      "post /init");
-  if (response.head.status / 100 != 2) {
-    co_return Fail(ErrorCode::kInternal,
-                   "the agent refused its settings: " + std::to_string(response.head.status) + " " +
-                       Printable(response.body.substr(0, 300)));
-  }
-  co_return Result<void>();
+  co_await WaitUntil(sandbox->changed, is_over, std::chrono::seconds(10));
+  sandbox->record.death_reason = sandbox->end_reason.value_or("create_failed");
+  sandbox->record.death_detail = why.message();
+  Bury(sandbox);
 }
 
 }  // namespace space

@@ -1,10 +1,73 @@
 #include "node/images.h"
 
+#include <sys/stat.h>
+
+#include <array>
+#include <filesystem>
+
+#include <openssl/sha.h>
+
 #include "base/units.h"
 #include "catalog/json.h"
+#include "wire/vmm_control.h"
 
 namespace space {
 namespace {
+
+std::string HexDigest(std::string_view text) {
+  std::array<unsigned char, SHA256_DIGEST_LENGTH> digest{};
+  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest.data());
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string hex;
+  for (const unsigned char byte : digest) {
+    hex += kDigits[byte >> 4U];
+    hex += kDigits[byte & 15U];
+  }
+  return hex;
+}
+
+// Contents would be read anew at every start of spaced; a file that changed has another time.
+Result<std::string> Identity(const std::string& path) {
+  struct stat info = {};
+  if (::stat(path.c_str(), &info) != 0) {
+    if (errno == ENOENT) {
+      return Fail(ErrorCode::kNotFound, "image is missing", path);
+    }
+    return FailErrno("look at image", path);
+  }
+  return path + " " + std::to_string(info.st_size) + " " + std::to_string(info.st_mtim.tv_sec) +
+         "." + std::to_string(info.st_mtim.tv_nsec) + "\n";
+}
+
+std::string_view LineOf(std::string_view text, std::string_view name) {
+  const size_t at = text.find("\n" + std::string(name));
+  if (at == std::string_view::npos) {
+    return {};
+  }
+  return text.substr(at + 1, text.find('\n', at + 1) - at - 1);
+}
+
+// A machine that was promised one CPU's features is not restored on another.
+const std::string& CpuText() {
+  static const std::string kText = [] {
+    const auto info = ReadFile("/proc/cpuinfo", 64 << 20);
+    if (!info) {
+      return std::string("unknown");
+    }
+    std::string text;
+    for (const char* name : {"vendor_id", "cpu family", "model\t", "model name", "flags"}) {
+      text += std::string(LineOf("\n" + *info, name)) + "\n";
+    }
+    return text;
+  }();
+  return kText;
+}
+
+}  // namespace
+
+std::string KernelPath(const Config& config) { return config.images_dir + "/kernel/vmlinux"; }
+std::string InitramfsPath(const Config& config) { return config.images_dir + "/initramfs.img"; }
+std::string ModulesPath(const Config& config) { return config.images_dir + "/kernel/modules.img"; }
 
 Result<UniqueFd> OpenImage(const std::string& path) {
   auto fd = OpenReadOnly(path);
@@ -14,47 +77,28 @@ Result<UniqueFd> OpenImage(const std::string& path) {
   return fd;
 }
 
-uint64_t WholePages(uint64_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
-
-}  // namespace
-
-Result<StartMessage> MakeStart(const Config& config, const std::string& base_image,
-                               const SandboxFiles& files, const SandboxRecord& record) {
-  const std::string& dir = config.images_dir;
-  SPACE_TRY(UniqueFd kernel, OpenImage(dir + "/kernel/vmlinux"), "template " + record.template_id);
-  SPACE_TRY(UniqueFd initramfs, OpenImage(dir + "/initramfs.img"),
-            "template " + record.template_id);
-  SPACE_TRY(UniqueFd base, OpenImage(base_image), "template " + record.template_id);
-  SPACE_TRY(UniqueFd modules, OpenImage(dir + "/kernel/modules.img"),
-            "template " + record.template_id);
-  SPACE_TRY(UniqueFd top, OpenReadWrite(files.top_layer()), "open disk");
-  SPACE_TRY(UniqueFd serial, OpenAppend(files.serial_log()), "open serial log");
-  SPACE_TRY(UniqueFd exit_record, OpenReadWrite(files.exit_record()), "open exit record");
-  SPACE_TRY(const uint64_t base_bytes, FileSize(base.get()), base_image);
-  SPACE_TRY(const uint64_t modules_bytes, FileSize(modules.get()), "modules image");
-  if (MiB(record.disk_mib) < base_bytes) {
-    return Fail(ErrorCode::kInvalidArgument,
-                "diskSizeMB is less than the template's image needs (" +
-                    std::to_string((base_bytes + MiB(1) - 1) / MiB(1)) + ")");
+std::string VmmProgram(const Config& config) {
+  if (!config.vmm_path.empty()) {
+    return config.vmm_path;
   }
-  StartMessage start;
-  start.request.vcpus = record.vcpus;
-  start.request.memory_bytes = MiB(record.memory_mib);
-  start.request.serial_limit_bytes = config.serial_log_bytes;
-  start.request.command_line =
-      config.command_line;  // the VMM puts the machine's own words before it
-  using wire::LayerFormat;
-  start.request.disks = {
-      {"root", {LayerFormat::kRaw, LayerFormat::kSparse}, false, MiB(record.disk_mib)},
-      {"modules", {LayerFormat::kRaw}, true, WholePages(modules_bytes)}};
-  start.fds.push_back(std::move(kernel));
-  start.fds.push_back(std::move(initramfs));
-  start.fds.push_back(std::move(base));
-  start.fds.push_back(std::move(top));
-  start.fds.push_back(std::move(modules));
-  start.fds.push_back(std::move(serial));
-  start.fds.push_back(std::move(exit_record));
-  return start;
+  std::error_code error;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
+  return (self.parent_path() / "space-vmm").string();
+}
+
+Result<std::string> VariantFingerprint(const Config& config, const Template& base, uint32_t vcpus,
+                                       uint64_t memory_mib, uint64_t disk_mib) {
+  std::string text = "space snapshot of a booted template, 1\n" + base.id + "\n" +
+                     base.image_digest + "\n" + std::to_string(wire::kVmmControlVersion) + "\n" +
+                     std::to_string(vcpus) + "c-" + std::to_string(memory_mib) + "m-" +
+                     std::to_string(disk_mib) + "d\n" + config.command_line + "\n" +
+                     (config.serial_log_bytes != 0 ? "serial\n" : "no serial\n") + CpuText();
+  for (const std::string& path : {KernelPath(config), InitramfsPath(config), ModulesPath(config),
+                                  base.image_path, VmmProgram(config)}) {
+    SPACE_TRY(const std::string identity, Identity(path), "template " + base.id);
+    text += identity;
+  }
+  return HexDigest(text);
 }
 
 Template BaseTemplate(const Config& config, Micros now) {

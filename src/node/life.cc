@@ -1,14 +1,17 @@
 // How sandboxes end: asked for, by the clock, or by themselves.
+#include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
 
 #include "base/log.h"
 #include "http/spawn.h"
 #include "node/node.h"
+#include "node/turn.h"
 
 namespace space {
 namespace {
@@ -20,13 +23,23 @@ constexpr size_t kKeptLogBytes = 16 * 1024;
 constexpr milliseconds kAfterSigkill{10'000};
 // Also how often logs are trimmed and jumps of the clock are noticed.
 constexpr milliseconds kClockStep{5'000};
+// A snapshot of a large guest to a slow disk, and its VM's end.
+constexpr std::chrono::minutes kMoveLimit{11};
 
-// Reaps a child of ours; an adopted process belongs to init, which does.
-std::string ReapStatus(int pidfd) {
+// How a child of ours ended, which is reaped by this; empty text for an adopted process, which
+// belongs to init. nullopt: it has not ended, or the kernel is not done with it (seen: the pidfd is
+// readable, waitid has nothing yet).
+std::optional<std::string> Reap(int pidfd) {
+  pollfd entry = {pidfd, POLLIN, 0};
+  if (::poll(&entry, 1, 0) != 1) {
+    return std::nullopt;
+  }
   siginfo_t info = {};
-  if (::waitid(P_PIDFD, static_cast<id_t>(pidfd), &info, WEXITED | WNOHANG) != 0 ||
-      info.si_pid == 0) {
-    return {};
+  if (::waitid(P_PIDFD, static_cast<id_t>(pidfd), &info, WEXITED | WNOHANG) != 0) {
+    return errno == ECHILD ? std::optional(std::string()) : std::nullopt;
+  }
+  if (info.si_pid == 0) {
+    return std::nullopt;
   }
   return (info.si_code == CLD_EXITED ? "exit code " : "signal ") + std::to_string(info.si_status);
 }
@@ -61,29 +74,44 @@ void SetDeathReason(Sandbox& sandbox) {
 
 }  // namespace
 
+asio::awaitable<void> Node::EndProcess(SandboxPointer sandbox) {
+  const std::function<bool()> is_ended = [sandbox] {
+    return sandbox->process_ended || !sandbox->has_process();
+  };
+  if (!is_ended() && sandbox->vmm != nullptr) {
+    const auto asked = co_await sandbox->vmm->Request(wire::KillRequest{}, {},
+                                                      static_cast<int>(config_.kill_grace.count()));
+    if (asked) {
+      co_await WaitUntil(sandbox->changed, is_ended, config_.kill_grace);
+    }
+  }
+  if (!is_ended()) {
+    sandbox->Signal(SIGKILL);
+    co_await WaitUntil(sandbox->changed, is_ended, kAfterSigkill);
+  }
+}
+
 asio::awaitable<Result<void>> Node::End(SandboxPointer sandbox, std::string reason) {
   if (!sandbox->end_reason) {
     sandbox->end_reason = std::move(reason);
     sandbox->CutStreams();
-    if (sandbox->record.state == SandboxState::kRunning) {
-      SPACE_CO_TRY_VOID(catalog_.sandboxes().Move(sandbox->record, SandboxState::kStopping), "end");
-    }
     sandbox->changed.Notify();
-    const std::function<bool()> is_ended = [&] {
-      return sandbox->process_ended || sandbox->is_gone;
-    };
-    if (sandbox->vmm != nullptr && sandbox->record.state == SandboxState::kStopping) {
-      const auto asked = co_await sandbox->vmm->Request(
-          wire::KillRequest{}, {}, static_cast<int>(config_.kill_grace.count()));
-      if (asked) {
-        co_await WaitUntil(sandbox->changed, is_ended, config_.kill_grace);
-      }
+    if (sandbox->record.state == SandboxState::kCreating) {
+      sandbox->Signal(SIGKILL);  // its creator buries it
     }
-    if (!is_ended()) {
-      sandbox->Signal(SIGKILL);
+    // What changes its state now is finished first: a snapshot in progress stays whole.
+    const std::function<bool()> is_still = [sandbox] {
+      return sandbox->is_gone || !sandbox->is_moving();
+    };
+    co_await WaitUntil(sandbox->changed, is_still, kMoveLimit);
+    if (sandbox->record.state == SandboxState::kPaused) {
+      Bury(sandbox);
+    } else if (sandbox->record.state == SandboxState::kRunning && !sandbox->is_gone) {
+      SPACE_CO_TRY_VOID(catalog_.sandboxes().Move(sandbox->record, SandboxState::kStopping), "end");
+      co_await EndProcess(sandbox);
     }
   }
-  const std::function<bool()> is_gone = [&] { return sandbox->is_gone; };
+  const std::function<bool()> is_gone = [sandbox] { return sandbox->is_gone; };
   if (!co_await WaitUntil(sandbox->changed, is_gone, config_.kill_grace + kAfterSigkill)) {
     co_return Fail(ErrorCode::kInternal, "process of the sandbox does not end", sandbox->record.id);
   }
@@ -91,41 +119,86 @@ asio::awaitable<Result<void>> Node::End(SandboxPointer sandbox, std::string reas
 }
 
 asio::awaitable<void> Node::WatchProcess(SandboxPointer sandbox) {
-  const auto [error] = co_await sandbox->process().async_wait(
-      asio::posix::stream_descriptor::wait_read, http::kNoThrow);
-  if (error) {
-    co_return;  // the node is going away; the sandbox stays
+  std::optional<std::string> status;
+  asio::steady_timer timer(executor_);
+  while (!status) {
+    const auto [error] = co_await sandbox->process().async_wait(
+        asio::posix::stream_descriptor::wait_read, http::kNoThrow);
+    if (error) {
+      co_return;  // the node is going away; the sandbox stays
+    }
+    status = Reap(sandbox->process().native_handle());
+    if (!status) {
+      timer.expires_after(milliseconds(1));
+      [[maybe_unused]] const auto waited = co_await timer.async_wait(http::kNoThrow);
+    }
   }
-  sandbox->process_status = ReapStatus(sandbox->process().native_handle());
+  sandbox->process_status = *std::move(status);
   sandbox->process_ended = true;
   sandbox->DropProcess();
   sandbox->CutStreams();
   sandbox->changed.Notify();
-  // While it is being created, its creator buries it.
-  if (sandbox->record.state != SandboxState::kCreating) {
+  if (!sandbox->is_in_hands) {
     Bury(sandbox);
   }
 }
 
 asio::awaitable<void> Node::WatchClock(SandboxPointer sandbox) {
-  while (!sandbox->is_gone && !sandbox->end_reason) {
+  while (!sandbox->is_gone && sandbox->is_usable()) {
     const milliseconds left{(sandbox->record.end_at - Now()) / 1000};
     if (left.count() <= 0) {
-      const auto ended = co_await End(sandbox, "expired");
-      if (!ended) {
-        log::Error("expire_failed",
-                   {{"sandbox_id", sandbox->record.id}, {"error", ended.error().message()}});
+      if (co_await AtItsEnd(sandbox)) {
+        co_return;
       }
-      co_return;
     }
     const Micros end_seen = sandbox->record.end_at;
     const std::function<bool()> is_changed = [&] {
-      return sandbox->is_gone || sandbox->end_reason || sandbox->record.end_at != end_seen;
+      return sandbox->is_gone || !sandbox->is_usable() || sandbox->record.end_at != end_seen;
     };
-    const milliseconds pause = std::min(left + milliseconds(1), kClockStep);
+    const milliseconds pause =
+        left.count() <= 0 ? kClockStep : std::min(left + milliseconds(1), kClockStep);
     co_await WaitUntil(sandbox->changed, is_changed, pause);
     TrimLog(sandbox->files.vmm_log(), config_.vmm_log_bytes);
   }
+}
+
+// Its time is over. False when that is to be tried again.
+asio::awaitable<bool> Node::AtItsEnd(SandboxPointer sandbox) {
+  const SandboxRecord& record = sandbox->record;
+  if (record.auto_pause) {
+    const auto paused = co_await Pause(record.team_id, record.id, record.auto_pause_keeps_memory);
+    if (!paused) {
+      log::Error("auto_pause_failed",
+                 {{"sandbox_id", record.id}, {"error", paused.error().message()}});
+    }
+    // A pause that failed has started another clock, unless it was not begun at all.
+    co_return sandbox->is_gone || paused.has_value();
+  }
+  const auto ended = co_await End(sandbox, "expired");
+  if (!ended) {
+    log::Error("expire_failed", {{"sandbox_id", record.id}, {"error", ended.error().message()}});
+  }
+  co_return true;
+}
+
+// Dead in the catalog, with all that it used; in one step.
+Result<void> Node::StoreDead(const SandboxPointer& sandbox) {
+  SandboxRecord& record = sandbox->record;
+  SPACE_TRY(Transaction transaction, catalog_.Begin(Durability::kFast), "bury");
+  if (sandbox->is_stored) {
+    SPACE_TRY_VOID(catalog_.sandboxes().Move(record, SandboxState::kDead), "bury");
+    SPACE_TRY_VOID(catalog_.layers().Forget({LayerUser::Kind::kSandbox, record.id}), "bury");
+  } else {
+    record.state = SandboxState::kDead;
+    SPACE_TRY_VOID(catalog_.sandboxes().Insert(record), "bury");
+  }
+  if (!record.snapshot_id.empty()) {
+    SPACE_TRY_VOID(catalog_.layers().Forget({LayerUser::Kind::kSnapshot, record.snapshot_id}),
+                   "bury");
+    SPACE_TRY([[maybe_unused]] const bool was_there,
+              catalog_.snapshots().Delete(record.snapshot_id), "bury");
+  }
+  return transaction.Commit();
 }
 
 void Node::Bury(const SandboxPointer& sandbox) {
@@ -146,17 +219,33 @@ void Node::Bury(const SandboxPointer& sandbox) {
   }
   launcher_.Release(record.id);
   const auto removed = sandbox->files.Remove();
-  const auto moved = catalog_.sandboxes().Move(record, SandboxState::kDead);
+  Result<LayerChains> paused;  // held until the catalog has let go of them
+  if (!record.snapshot_id.empty()) {
+    paused = layers_->Load({LayerUser::Kind::kSnapshot, record.snapshot_id});
+  }
+  const bool is_own = sandbox->purpose != Sandbox::Purpose::kClient;
+  const Result<void> moved = is_own ? Result<void>() : StoreDead(sandbox);
+  if (!record.snapshot_id.empty()) {
+    layers_->RemoveSnapshotFiles(record.snapshot_id);
+  }
+  sandbox->chains = {};
+  sandbox->top = nullptr;
+  sandbox->top_fd = UniqueFd();
   for (const Result<void>* step : {&removed, &moved}) {
     if (!*step) {
       log::Error("bury_failed", {{"sandbox_id", record.id}, {"error", step->error().message()}});
     }
   }
-  log::Info("sandbox_dead", {{"sandbox_id", record.id},
-                             {"reason", record.death_reason},
-                             {"detail", record.death_detail}});
+  if (!is_own) {
+    log::Info("sandbox_dead", {{"sandbox_id", record.id},
+                               {"reason", record.death_reason},
+                               {"detail", record.death_detail}});
+  }
   sandbox->is_gone = true;
-  live_.erase(record.id);
+  for (const auto& [fingerprint, variant] : variants_) {
+    std::erase(variant->idle, sandbox);
+  }
+  (is_own ? own_ : live_).erase(record.id);
   sandbox->changed.Notify();
 }
 

@@ -1,22 +1,26 @@
 #include "node/node.h"
 
+#include <signal.h>
+
 #include <algorithm>
 #include <utility>
 
+#include "base/units.h"
 #include "http/spawn.h"
 #include "node/images.h"
+#include "node/turn.h"
 
 namespace space {
 namespace {
 
 constexpr size_t kLogAnswerBytes = 256 * 1024;
 
+}  // namespace
+
 tl::unexpected<Error> NoSandbox(std::string_view id) {
   return Fail(ErrorCode::kNotFound,
               "Sandbox \"" + std::string(id) + "\" doesn't exist or you don't have access to it");
 }
-
-}  // namespace
 
 asio::awaitable<bool> WaitUntil(http::Event& event, const std::function<bool()>& is_done,
                                 std::chrono::milliseconds limit) {
@@ -42,7 +46,39 @@ asio::awaitable<bool> WaitUntil(http::Event& event, const std::function<bool()>&
 
 Node::Node(asio::any_io_executor executor, const Config& config, Catalog& catalog,
            Launcher& launcher)
-    : executor_(std::move(executor)), config_(config), catalog_(catalog), launcher_(launcher) {}
+    : executor_(std::move(executor)),
+      config_(config),
+      catalog_(catalog),
+      launcher_(launcher),
+      layers_(std::make_shared<LayerFolder>(config.data_dir, catalog)),
+      creating_(std::make_shared<Crowd>(executor_)),
+      starting_(std::make_shared<Crowd>(executor_)) {}
+
+Node::~Node() {
+  for (const auto& [id, vm] : own_) {
+    vm->Signal(SIGKILL);
+    launcher_.Release(id);
+    [[maybe_unused]] const auto removed = vm->files.Remove();  // else the next start does it
+  }
+}
+
+size_t Node::live_count() const {
+  return static_cast<size_t>(std::count_if(live_.begin(), live_.end(), [](const auto& entry) {
+    return entry.second->record.state != SandboxState::kPaused;
+  }));
+}
+
+Result<void> Node::CheckRoomFor(const SandboxSize& size) {
+  SPACE_TRY(HostUse use, ReadHostUse(config_.data_dir), "");
+  use.sandboxes = live_count();
+  use.starting = starting_->count;
+  for (const auto& [id, sandbox] : live_) {
+    if (sandbox->record.state != SandboxState::kPaused) {
+      use.sandbox_memory_bytes += MiB(sandbox->record.memory_mib);
+    }
+  }
+  return CheckRoom(config_, use, size);
+}
 
 Micros Node::Now() {
   return std::chrono::duration_cast<std::chrono::microseconds>(
@@ -52,13 +88,22 @@ Micros Node::Now() {
 
 asio::awaitable<Result<void>> Node::Start() {
   SPACE_CO_TRY_VOID(MakeDirectories(SandboxFiles::Root(config_.data_dir), 0700), "start node");
+  SPACE_CO_TRY_VOID(layers_->Prepare(), "start node");
   SPACE_CO_TRY_VOID(catalog_.templates().Put(BaseTemplate(config_, Now())), "start node");
   SPACE_CO_TRY(std::vector<SandboxRecord> live, catalog_.sandboxes().Live(), "start node");
   for (SandboxRecord& record : live) {
     co_await Adopt(std::move(record));
   }
   co_await RemoveLeftovers();
+  SPACE_CO_TRY_VOID(RemoveOldTemplates(), "start node");
+  SPACE_CO_TRY_VOID(layers_->RemoveStrangers(), "start node");
   http::Spawn(executor_, ForgetDeadLoop(), "forget_dead");
+  if (config_.use_snapshots) {
+    http::Spawn(executor_, UpkeepLoop(), "upkeep");
+    if (config_.pool_size != 0) {
+      http::Spawn(executor_, WarmUp(), "warm_up");
+    }
+  }
   co_return Result<void>();
 }
 
@@ -78,6 +123,14 @@ std::shared_ptr<Sandbox> Node::FindUsable(std::string_view id) {
 Result<SandboxRecord> Node::FindRunning(const std::string& team_id, std::string_view id) {
   SPACE_TRY(const SandboxPointer sandbox, FindLive(team_id, id), "");
   if (!sandbox->is_usable()) {
+    return NoSandbox(id);
+  }
+  return sandbox->record;
+}
+
+Result<SandboxRecord> Node::FindShown(const std::string& team_id, std::string_view id) {
+  SPACE_TRY(const SandboxPointer sandbox, FindLive(team_id, id), "");
+  if (sandbox->end_reason || ShownAs(sandbox->record.state) == ShownState::kHidden) {
     return NoSandbox(id);
   }
   return sandbox->record;
@@ -138,7 +191,13 @@ asio::awaitable<void> Node::KillAll() {
   // First all that take the request, then the waiting: their times do not add up.
   std::vector<SandboxPointer> all;
   for (const auto& [id, sandbox] : live_) {
-    all.push_back(sandbox);
+    if (sandbox->record.state != SandboxState::kPaused) {  // those are for another day
+      all.push_back(sandbox);
+    }
+  }
+  for (const auto& [fingerprint, variant] : variants_) {
+    variant->is_old = true;
+    Drain(variant);
   }
   for (const SandboxPointer& sandbox : all) {
     http::Spawn(
@@ -151,6 +210,12 @@ asio::awaitable<void> Node::KillAll() {
   for (const SandboxPointer& sandbox : all) {
     const std::function<bool()> is_gone = [&] { return sandbox->is_gone; };
     co_await WaitUntil(sandbox->changed, is_gone, config_.kill_grace + std::chrono::seconds(15));
+  }
+  const std::vector<std::pair<std::string, SandboxPointer>> own(own_.begin(), own_.end());
+  for (const auto& [id, vm] : own) {
+    vm->Signal(SIGKILL);
+    const std::function<bool()> is_gone = [&] { return vm->is_gone; };
+    co_await WaitUntil(vm->changed, is_gone, config_.kill_grace + std::chrono::seconds(15));
   }
 }
 

@@ -13,12 +13,16 @@
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
+#include <boost/asio/thread_pool.hpp>
 
 #include "base/result.h"
 #include "catalog/catalog.h"
 #include "http/event.h"
+#include "node/agent_call.h"
 #include "node/config.h"
 #include "node/launcher.h"
+#include "node/layer_folder.h"
+#include "node/machine_image.h"
 #include "node/sandbox.h"
 #include "node/sandbox_size.h"
 
@@ -52,8 +56,27 @@ struct ForkReport {
 
 struct ResumeSpec {
   int64_t timeout_seconds = 300;
+  bool keeps_memory = true;      // false: the memory of the pause is dropped, the guest boots
   bool refuses_running = false;  // kConflict when it runs (E2B's old resume); else it is extended
 };
+struct PoolEntry {
+  std::string template_id;  // "base@2c-1024m-8192d", as a client would write it
+  std::string state;        // "building", "ready", "draining"
+  unsigned ready = 0;
+  unsigned making = 0;
+  unsigned low = 0;
+  unsigned high = 0;
+  uint64_t memory_mib = 0;  // of one VM
+  uint64_t pooled = 0;      // creations served so far, by way
+  uint64_t on_demand = 0;
+  uint64_t booted = 0;
+};
+struct PoolState {
+  std::vector<PoolEntry> entries;
+  uint64_t memory_bytes = 0;  // that pooled VMs hold
+  uint64_t memory_limit_bytes = 0;
+};
+
 struct ResumeOutcome {
   SandboxRecord record;
   bool was_running = false;  // 200 instead of 201
@@ -72,7 +95,7 @@ class Node {
   Node& operator=(const Node&) = delete;
   Node(Node&&) = delete;
   Node& operator=(Node&&) = delete;
-  ~Node() = default;
+  ~Node();  // ends the VMs that are nobody's sandbox
 
   // Registers the base template, takes over what still runs, buries what does not, removes what
   // nobody owns. Once, before anything else.
@@ -138,44 +161,135 @@ class Node {
 
   Catalog& catalog() { return catalog_; }
   const Config& config() const { return config_; }
-  size_t live_count() const { return live_.size(); }
+  // Sandboxes with a VM, and VMs that wait for a create.
+  size_t live_count() const;
+  size_t pooled_count() const;
+  PoolState pool_state() const;
   static Micros Now();
 
  private:
   using SandboxPointer = std::shared_ptr<Sandbox>;
+  // How many do something now; shared, since a coroutine may end after the node.
+  struct Crowd {
+    explicit Crowd(const asio::any_io_executor& executor) : changed(executor) {}
+    unsigned count = 0;
+    http::Event changed;
+  };
+  class Turn;  // counts one in, and out at its end (turn.h)
+  struct CreatePlan;
+  struct Variant;
+  using VariantPointer = std::shared_ptr<Variant>;
+  struct SnapshotOrder;
 
   // node.cc
   Result<SandboxPointer> FindLive(const std::string& team_id, std::string_view id);
   Result<SandboxRecord> SetEnd(const SandboxPointer& sandbox, Micros end_at);
+  Result<void> CheckRoomFor(const SandboxSize& size);
   // create.cc
   // `guest_failed` is set when the guest failed by itself, before anybody could use it.
   asio::awaitable<Result<SandboxRecord>> CreateOnce(CreateSpec spec,
                                                     std::shared_ptr<bool> guest_failed);
-  Result<SandboxRecord> MakeRecord(const CreateSpec& spec, std::string& base_image);
-  asio::awaitable<Result<void>> Boot(SandboxPointer sandbox, std::string base_image,
-                                     TextMap environment);
-  Result<void> LaunchProcess(const SandboxPointer& sandbox);
+  Result<CreatePlan> PlanCreate(const CreateSpec& spec);
+  SandboxRecord MakeRecord(const CreateSpec& spec, const CreatePlan& plan);
+  Result<void> Publish(const SandboxPointer& sandbox);
+  asio::awaitable<Result<SandboxRecord>> FinishCreate(SandboxPointer sandbox, Result<void> started,
+                                                      std::shared_ptr<bool> guest_failed);
+  // Ends its process, waits for that, buries it.
+  asio::awaitable<void> Discard(SandboxPointer sandbox, Error why);
+  // boot.cc
+  Result<LayerChains> BootChains(const std::string& base_image);
+  asio::awaitable<Result<void>> Boot(SandboxPointer sandbox, LayerChains below);
   asio::awaitable<Result<void>> WaitForHello(SandboxPointer sandbox);
-  asio::awaitable<Result<void>> PostInit(SandboxPointer sandbox, TextMap environment);
+  // restore.cc
+  // Folder, disk top, process with its control socket: nothing that waits.
+  Result<void> PrepareVm(const SandboxPointer& sandbox);
+  Result<void> LaunchProcess(const SandboxPointer& sandbox);
+  asio::awaitable<Result<void>> RestoreVm(SandboxPointer sandbox, ImagePointer image);
+  // Resumes it and makes it this sandbox and no other.
+  asio::awaitable<Result<void>> Identify(SandboxPointer sandbox, InitKind kind);
+  Result<ImagePointer> LoadImage(const SnapshotRecord& record);
+  // templates.cc
+  Result<VariantPointer> FindVariant(const Template& base, const SandboxSize& size);
+  asio::awaitable<Result<ImagePointer>> EnsureImage(VariantPointer variant);
+  asio::awaitable<Result<ImagePointer>> Build(VariantPointer variant);
+  asio::awaitable<Result<ImagePointer>> Freeze(SandboxPointer builder, VariantPointer variant);
+  asio::awaitable<Result<void>> Train(ImagePointer image);
+  asio::awaitable<Result<void>> RecordPages(SandboxPointer trainee, ImagePointer image);
+  void ForgetVariant(const VariantPointer& variant);
+  void RemoveSnapshot(const SnapshotRecord& record);
+  Result<void> RemoveOldTemplates();
+  asio::awaitable<void> WarmUp();
+  // pool.cc
+  SandboxPointer TakePooled(const VariantPointer& variant);
+  asio::awaitable<void> Refill(VariantPointer variant);
+  asio::awaitable<Result<SandboxPointer>> MakePooled(ImagePointer image);
+  void Drain(const VariantPointer& variant);
+  asio::awaitable<void> UpkeepLoop();
+  uint64_t PooledBytes() const;
+  // take_snapshot.cc
+  asio::awaitable<Result<ImagePointer>> TakeSnapshot(SandboxPointer sandbox, SnapshotOrder order);
+  Result<void> BeginSnapshot(const SandboxPointer& sandbox, const SnapshotOrder& order,
+                             const LayerPointer& top);
+  asio::awaitable<Result<void>> SyncLayers();
+  // Row changes of a sandbox whose snapshot is over, one way or the other; inside a transaction.
+  Result<void> StoreAfterSnapshot(const SandboxPointer& sandbox, SandboxState to);
+  // shorten_disk.cc
+  asio::awaitable<void> ShortenDisk(SandboxPointer sandbox, ImagePointer image);
+  asio::awaitable<Result<LayerPointer>> MergeRoot(ImagePointer image);
+  // snapshots.cc
+  asio::awaitable<Result<void>> WaitUntilStill(SandboxPointer sandbox);
+  Result<SnapshotRecord> NameSnapshot(const SandboxRecord& source, const std::string& name);
+  Result<void> StoreSnapshot(const SandboxPointer& sandbox, const MachineImage& image,
+                             SandboxState to);
+  void SettleRunning(const SandboxPointer& sandbox);
+  // pause.cc
+  asio::awaitable<Result<void>> PauseNow(SandboxPointer sandbox, bool keep_memory);
+  asio::awaitable<Result<ImagePointer>> PauseVm(SandboxPointer sandbox, bool keep_memory);
+  Result<ImagePointer> DiskImage(const SandboxPointer& sandbox);
+  asio::awaitable<void> UndoPause(SandboxPointer sandbox);
+  // resume.cc
+  asio::awaitable<Result<void>> ResumeNow(SandboxPointer sandbox, ResumeSpec spec);
+  asio::awaitable<Result<void>> StartPaused(SandboxPointer sandbox, ImagePointer image);
+  Result<void> StoreResumed(const SandboxPointer& sandbox, int64_t timeout_seconds);
+  // fork.cc
+  struct SnapshotWait {
+    explicit SnapshotWait(const asio::any_io_executor& executor) : changed(executor) {}
+    std::optional<Result<ImagePointer>> image;
+    http::Event changed;
+  };
+  asio::awaitable<void> TakeBranch(SandboxPointer source, std::shared_ptr<SnapshotWait> wait);
+  asio::awaitable<void> StartChild(SandboxPointer child, ImagePointer image,
+                                   std::shared_ptr<ForkOutcome> outcome,
+                                   std::shared_ptr<Crowd> starting);
+  SandboxPointer MakeChild(const SandboxRecord& source, const ForkSpec& spec);
   // life.cc
   asio::awaitable<Result<void>> End(SandboxPointer sandbox, std::string reason);
+  asio::awaitable<void> EndProcess(SandboxPointer sandbox);
   asio::awaitable<void> WatchProcess(SandboxPointer sandbox);
   asio::awaitable<void> WatchClock(SandboxPointer sandbox);
+  asio::awaitable<bool> AtItsEnd(SandboxPointer sandbox);
   void Bury(const SandboxPointer& sandbox);
+  Result<void> StoreDead(const SandboxPointer& sandbox);
   asio::awaitable<void> ForgetDeadLoop();
   // adopt.cc
   asio::awaitable<void> Adopt(SandboxRecord record);
   asio::awaitable<Result<void>> TakeOver(SandboxPointer sandbox);
+  asio::awaitable<Result<void>> UndoMove(SandboxPointer sandbox);
+  asio::awaitable<void> AdoptPaused(SandboxPointer sandbox);
+  asio::awaitable<void> EndStranger(std::string id);
   asio::awaitable<void> RemoveLeftovers();
 
   asio::any_io_executor executor_;
   const Config& config_;
   Catalog& catalog_;
   Launcher& launcher_;
-  std::map<std::string, SandboxPointer, std::less<>> live_;
-  // Creations between launch and answer; further ones wait (create.cc).
-  unsigned booting_ = 0;
-  http::Event boot_ended_{executor_};
+  std::shared_ptr<LayerFolder> layers_;
+  std::map<std::string, SandboxPointer, std::less<>> live_;  // of clients
+  std::map<std::string, SandboxPointer, std::less<>> own_;   // pooled, and templates being built
+  std::map<std::string, VariantPointer> variants_;           // by fingerprint
+  std::shared_ptr<Crowd> creating_;                          // from the request on
+  std::shared_ptr<Crowd> starting_;                          // boot or restore
+  asio::thread_pool disk_work_{2};
 };
 
 // Waits until `is_done` or the limit; false at the limit. Event and function are

@@ -6,11 +6,17 @@
 
 #include <utility>
 
+#include "base/log.h"
+
 namespace space {
 
 Sandbox::Sandbox(const asio::any_io_executor& executor, const std::string& data_dir,
                  SandboxRecord start)
-    : record(std::move(start)), files(data_dir, record.id), changed(executor), process_(executor) {}
+    : record(std::move(start)),
+      asked_at(record.created_at),
+      files(data_dir, record.id),
+      changed(executor),
+      process_(executor) {}
 
 Sandbox::CutGuard::CutGuard(std::shared_ptr<Sandbox> sandbox, std::function<void()> cut)
     : sandbox_(std::move(sandbox)) {
@@ -27,8 +33,11 @@ void Sandbox::CutStreams() {
 }
 
 void Sandbox::TakeProcess(UniqueFd pidfd) {
-  boost::system::error_code ignored;
-  process_.assign(pidfd.Release(), ignored);
+  boost::system::error_code error;
+  process_.assign(pidfd.Release(), error);
+  if (error) {
+    log::Error("process_not_watched", {{"sandbox_id", record.id}, {"error", error.message()}});
+  }
 }
 
 void Sandbox::Signal(int number) {

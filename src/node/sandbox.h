@@ -1,5 +1,6 @@
-// One sandbox that has a process, or is about to have one. The catalog's record is its truth; this
-// is the rest: process, control socket, who waits for it. One io_context thread.
+// One sandbox that is not dead, or a VM of our own that may become one. The catalog's record is its
+// truth once it is stored; this is the rest: process, control socket, layers, who waits for it. One
+// io_context thread.
 #pragma once
 
 #include <functional>
@@ -13,6 +14,7 @@
 
 #include "catalog/records.h"
 #include "http/event.h"
+#include "node/layer_folder.h"
 #include "node/sandbox_files.h"
 #include "node/vmm_client.h"
 
@@ -41,7 +43,12 @@ class Sandbox : public std::enable_shared_from_this<Sandbox> {
   void CutStreams();
 
   // Requests may go to it.
-  bool is_usable() const { return record.state == SandboxState::kRunning && !end_reason; }
+  bool is_usable() const { return ShownAs(record.state) == ShownState::kRunning && !end_reason; }
+  // Somebody changes its state and is waited for.
+  bool is_moving() const {
+    return is_parting ||
+           (record.state != SandboxState::kRunning && record.state != SandboxState::kPaused);
+  }
 
   void TakeProcess(UniqueFd pidfd);
   bool has_process() const { return process_.is_open(); }
@@ -49,8 +56,21 @@ class Sandbox : public std::enable_shared_from_this<Sandbox> {
   void Signal(int number);
   void DropProcess();
 
+  // kPool: restored and paused, waits for a create. kBuild: boots a template.
+  enum class Purpose { kClient, kPool, kBuild };
+
   SandboxRecord record;
+  Purpose purpose = Purpose::kClient;
+  bool is_stored = false;  // the catalog has its row
+  // An operation of ours is in charge of its process, and does what its end needs.
+  bool is_in_hands = false;
+  bool is_parting = false;  // paused already, its process still ends
+  Micros asked_at = 0;      // when this VM was: its durations count from here
   const SandboxFiles files;
+  LayerChains chains;  // of its machine; the root's last one is the top. Empty while it is paused
+  LayerPointer top;    // made, and not yet in chains
+  UniqueFd top_fd;
+  uint64_t pooled_bytes = 0;  // of its memory, when it was pooled
   std::shared_ptr<VmmClient> vmm;
   // Wakes on every change of what is below, of record.state and of record.end_at.
   http::Event changed;

@@ -4,25 +4,57 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <charconv>
 #include <filesystem>
-
-#include "layer/sparse_layer.h"
 
 namespace space {
 
 SandboxFiles::SandboxFiles(const std::string& data_dir, const std::string& sandbox_id)
     : folder_(Root(data_dir) + "/" + sandbox_id) {}
 
-Result<void> SandboxFiles::Create(uint64_t disk_bytes) const {
+Result<void> SandboxFiles::Create() const {
   if (::mkdir(folder_.c_str(), 0700) != 0) {
     return FailErrno("make folder", folder_);
   }
-  SPACE_TRY(const UniqueFd top, CreateExclusive(top_layer()), "make disk");
-  SPACE_TRY_VOID(CreateSparseLayer(top.get(), disk_bytes), "make disk " + top_layer());
   for (const std::string& path : {serial_log(), vmm_log(), exit_record()}) {
     SPACE_TRY(const UniqueFd file, CreateExclusive(path), "make sandbox's files");
   }
   return {};
+}
+
+Result<void> SandboxFiles::Renew() const {
+  if (::mkdir(folder_.c_str(), 0700) != 0 && errno != EEXIST) {
+    return FailErrno("make folder", folder_);
+  }
+  for (const std::string& path : {serial_log(), vmm_log(), exit_record()}) {
+    const int cut = path == exit_record() ? O_TRUNC : 0;
+    const UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | cut, 0600));
+    if (!file.valid()) {
+      return FailErrno("make", path);
+    }
+  }
+  return {};
+}
+
+Result<void> SandboxFiles::WriteProcess(int64_t pid, int64_t start_ticks) const {
+  const UniqueFd file(::open(process().c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  if (!file.valid()) {
+    return FailErrno("make", process());
+  }
+  return WriteFull(file.get(), std::to_string(pid) + " " + std::to_string(start_ticks) + "\n");
+}
+
+Result<std::pair<int64_t, int64_t>> SandboxFiles::ReadProcess() const {
+  SPACE_TRY(const std::string text, ReadFile(process()), "find process");
+  std::pair<int64_t, int64_t> found;
+  const char* end = text.data() + text.size();
+  const auto pid = std::from_chars(text.data(), end, found.first);
+  if (pid.ec != std::errc() || pid.ptr == end ||
+      std::from_chars(pid.ptr + 1, end, found.second).ec != std::errc()) {
+    return Fail(ErrorCode::kNotFound, "no process is written in", process());
+  }
+  return found;
 }
 
 Result<void> SandboxFiles::Remove() const {

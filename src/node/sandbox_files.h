@@ -1,9 +1,10 @@
-// The folder of one sandbox under data_dir/sandboxes: its disk's top layer, its logs, the record of
+// The folder of one sandbox under data_dir/sandboxes: its logs, which process it has, the record of
 // its end. Gone when the sandbox is. One thread.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/fd.h"
@@ -14,17 +15,22 @@ class SandboxFiles {
  public:
   SandboxFiles(const std::string& data_dir, const std::string& sandbox_id);
 
-  // Makes the folder with an empty top layer for a disk of `disk_bytes`, empty logs and an empty
-  // exit record.
+  // Makes the folder with empty logs and an empty exit record.
   //   errors: kConflict when it is there already, kExhausted when the disk is full
-  Result<void> Create(uint64_t disk_bytes) const;
+  Result<void> Create() const;
+  // For its next VM: an empty exit record, the logs go on; made when it is not there.
+  Result<void> Renew() const;
+  // Which process the VM is: it is in no catalog before the sandbox runs.
+  Result<void> WriteProcess(int64_t pid, int64_t start_ticks) const;
+  // Pid and start ticks; kNotFound when none was written.
+  Result<std::pair<int64_t, int64_t>> ReadProcess() const;
   // The whole folder; fine when it is not there.
   Result<void> Remove() const;
 
-  std::string top_layer() const { return folder_ + "/top.layer"; }
   std::string serial_log() const { return folder_ + "/serial.log"; }
   std::string vmm_log() const { return folder_ + "/vmm.log"; }
   std::string exit_record() const { return folder_ + "/exit"; }
+  std::string process() const { return folder_ + "/process"; }
 
   static std::string Root(const std::string& data_dir) { return data_dir + "/sandboxes"; }
   // Ids of all folders.

@@ -12,6 +12,8 @@ namespace space {
 namespace {
 
 constexpr int64_t kMaxVcpus = 32;
+// Taken by a restored guest until its first command has run, roughly.
+constexpr uint64_t kStartBytes = MiB(32);
 constexpr int64_t kMinMemoryMib = 64;
 constexpr int64_t kMaxDiskMib = 16LL * 1024 * 1024;  // 16 TiB, layer/sparse_layer.h
 
@@ -22,7 +24,7 @@ tl::unexpected<Error> BadReference(std::string_view text) {
 
 bool IsName(std::string_view name) {
   return !name.empty() && name.size() <= 128 &&
-         name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-_./") ==
+         name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-_.") ==
              std::string_view::npos;
 }
 
@@ -82,6 +84,14 @@ Result<TemplateReference> ParseTemplateReference(std::string_view text) {
     reference.tag = rest.substr(colon + 1);
     rest = rest.substr(0, colon);
     if (!IsName(reference.tag)) {
+      return BadReference(text);
+    }
+  }
+  const size_t slash = rest.find('/');
+  if (slash != std::string_view::npos) {
+    reference.name_space = rest.substr(0, slash);
+    rest = rest.substr(slash + 1);
+    if (!IsName(reference.name_space)) {
       return BadReference(text);
     }
   }
@@ -145,18 +155,23 @@ Result<void> CheckRoom(const Config& config, const HostUse& use, const SandboxSi
     return Fail(ErrorCode::kExhausted, "limits.max_sandboxes is reached: " +
                                            std::to_string(use.sandboxes) + " sandboxes exist");
   }
-  const uint64_t limit =
-      config.max_memory_bytes != 0 ? config.max_memory_bytes : use.memory_bytes * 4;
+  const uint64_t limit = config.max_memory_bytes != 0 ? config.max_memory_bytes
+                                                      : use.memory_bytes * config.memory_overcommit;
   if (use.sandbox_memory_bytes + MiB(size.memory_mib) > limit) {
     return Fail(ErrorCode::kExhausted,
-                "limits.max_memory is reached: sandboxes have " +
+                "limits.max_memory is reached (or limits.memory_overcommit): sandboxes have " +
                     FormatSize(use.sandbox_memory_bytes) + ", this one asks for " +
                     FormatSize(MiB(size.memory_mib)) + ", the limit is " + FormatSize(limit));
   }
-  if (use.available_memory_bytes < config.min_free_memory_bytes) {
+  // What others that start now will take is not missing yet.
+  const uint64_t needed = config.min_free_memory_bytes == 0
+                              ? 0
+                              : config.min_free_memory_bytes + (use.starting + 1) * kStartBytes;
+  if (use.available_memory_bytes < needed) {
     return Fail(ErrorCode::kExhausted,
                 "host is short of memory: " + FormatSize(use.available_memory_bytes) +
-                    " available, limits.min_free_memory is " +
+                    " available, " + std::to_string(use.starting + 1) +
+                    " starting, limits.min_free_memory is " +
                     FormatSize(config.min_free_memory_bytes));
   }
   if (use.free_disk_bytes < config.min_free_disk_bytes) {

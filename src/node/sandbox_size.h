@@ -25,10 +25,11 @@ struct AskedSize {
   std::optional<int64_t> disk_mib = std::nullopt;
 };
 
-// "base@2c-1024m-8192d": the name, then any of cpus, memory and disk in MiB.
+// "base@2c-1024m-8192d", "team/name:tag": the name, then any of cpus, memory and disk in MiB.
 struct TemplateReference {
-  std::string name;  // lower case, without tag
-  std::string tag;   // empty: none given
+  std::string name_space;  // lower case, as all; empty: none given
+  std::string name;        // without tag
+  std::string tag;         // empty: none given
   AskedSize size;
 };
 //   errors: kInvalidArgument naming templateID
@@ -45,6 +46,7 @@ struct HostUse {
   uint64_t available_memory_bytes = 0;  // MemAvailable
   uint64_t free_disk_bytes = 0;         // where data_dir is
   uint64_t sandboxes = 0;
+  uint64_t starting = 0;  // of them, and of pooled ones
   uint64_t sandbox_memory_bytes = 0;
 };
 Result<HostUse> ReadHostUse(const std::string& data_dir);

@@ -10,7 +10,8 @@ namespace {
 TEST(TemplateReference, ReadsNameTagAndVariant) {
   const auto whole = ParseTemplateReference("Team/Base:V1@2c-1024m-8192d");
   ASSERT_TRUE(whole.has_value());
-  EXPECT_EQ(whole->name, "team/base");
+  EXPECT_EQ(whole->name_space, "team");
+  EXPECT_EQ(whole->name, "base");
   EXPECT_EQ(whole->tag, "v1");
   EXPECT_EQ(whole->size.vcpus, 2);
   EXPECT_EQ(whole->size.memory_mib, 1024);
@@ -55,7 +56,7 @@ TEST(SandboxSize, CheckRoomNamesTheLimit) {
   Config config;
   config.max_sandboxes = 2;
   config.max_memory_bytes = GiB(1);
-  const HostUse roomy{GiB(8), GiB(4), GiB(50), 1, MiB(512)};
+  const HostUse roomy{GiB(8), GiB(4), GiB(50), 1, 0, MiB(512)};
   const SandboxSize size{1, 512, 1024};
   EXPECT_TRUE(CheckRoom(config, roomy, size).has_value());
   const auto error_of = [&](HostUse use) {
@@ -70,6 +71,9 @@ TEST(SandboxSize, CheckRoomNamesTheLimit) {
   EXPECT_NE(error_of(use).find("limits.max_memory"), std::string::npos);
   use = roomy;
   use.available_memory_bytes = MiB(10);
+  EXPECT_NE(error_of(use).find("limits.min_free_memory"), std::string::npos);
+  use = roomy;
+  use.starting = 200;  // what those will take is not free
   EXPECT_NE(error_of(use).find("limits.min_free_memory"), std::string::npos);
   use = roomy;
   use.free_disk_bytes = MiB(10);

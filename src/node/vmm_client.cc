@@ -2,9 +2,12 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
+#include <span>
 #include <utility>
 
 #include "base/log.h"
+#include "base/random.h"
 #include "http/deadline.h"
 #include "http/spawn.h"
 
@@ -24,7 +27,10 @@ Result<std::shared_ptr<VmmClient>> VmmClient::Connect(const asio::any_io_executo
 }
 
 VmmClient::VmmClient(const asio::any_io_executor& executor, UniqueFd socket)
-    : executor_(executor), socket_(executor, socket.Release()), changed_(executor) {}
+    : executor_(executor), socket_(executor, socket.Release()), changed_(executor) {
+  FillRandom(std::as_writable_bytes(std::span(&next_id_, 1)));
+  next_id_ = std::max(next_id_, 1U);  // 0 marks events
+}
 
 void VmmClient::Close() {
   if (is_closed_) {
@@ -155,6 +161,21 @@ asio::awaitable<Result<wire::StatusReply>> VmmClient::Status(int limit_ms) {
     co_return Fail(ErrorCode::kInternal, "the VMM answered with another kind of message");
   }
   co_return std::move(*status);
+}
+
+asio::awaitable<Result<wire::SnapshotReply>> VmmClient::Snapshot(wire::SnapshotRequest request,
+                                                                 std::vector<UniqueFd> fds,
+                                                                 int limit_ms) {
+  SPACE_CO_TRY(wire::VmmMessage answer, co_await Call(request, std::move(fds), limit_ms),
+               "ask VMM for a snapshot");
+  if (const auto* refused = std::get_if<wire::Reply>(&answer); refused && !refused->is_ok) {
+    co_return Fail(refused->code, refused->message);
+  }
+  auto* reply = std::get_if<wire::SnapshotReply>(&answer);
+  if (reply == nullptr) {
+    co_return Fail(ErrorCode::kUnavailable, "the VMM answered with another kind of message");
+  }
+  co_return std::move(*reply);
 }
 
 asio::awaitable<Result<http::Stream>> VmmClient::ConnectGuest(uint32_t port, int limit_ms) {

@@ -32,6 +32,10 @@ class VmmClient : public std::enable_shared_from_this<VmmClient> {
   asio::awaitable<Result<void>> Request(wire::VmmMessage request, std::vector<UniqueFd> fds,
                                         int limit_ms);
   asio::awaitable<Result<wire::StatusReply>> Status(int limit_ms);
+  // An error: refused, nothing has changed; or kUnavailable, kTimeout: unknown. A reply whose own
+  // error is set: no snapshot, but the new tops are in use.
+  asio::awaitable<Result<wire::SnapshotReply>> Snapshot(wire::SnapshotRequest request,
+                                                        std::vector<UniqueFd> fds, int limit_ms);
   // A byte stream to a vsock port of the guest.
   asio::awaitable<Result<http::Stream>> ConnectGuest(uint32_t port, int limit_ms);
 
@@ -63,7 +67,8 @@ class VmmClient : public std::enable_shared_from_this<VmmClient> {
   asio::posix::stream_descriptor socket_;
   http::Event changed_;
   std::map<uint32_t, std::shared_ptr<Pending>> pending_;
-  uint32_t next_id_ = 1;
+  uint32_t
+      next_id_;  // from a random one: a late answer to an earlier client of the VMM is no one's
   bool is_closed_ = false;
   std::optional<wire::HelloEvent> hello_;
   std::optional<wire::Exit> exit_;

@@ -1,0 +1,34 @@
+// What the node asks of the agent in a guest (HTTP on the vsock port that only we reach). One
+// io_context thread.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include <boost/asio/awaitable.hpp>
+
+#include "catalog/records.h"
+#include "node/vmm_client.h"
+
+namespace space {
+
+// GET /health answered.
+asio::awaitable<Result<void>> CheckHealth(std::shared_ptr<VmmClient> vmm);
+
+// kRestored: a copy, which gets what makes it unique; kResumed: the same machine as before.
+enum class InitKind { kBooted, kRestored, kResumed };
+// POST /init: settings, clock, and after a restore fresh randomness. The time is read right
+// before it is sent.
+//   errors: kInternal with the agent's words when it refused
+asio::awaitable<Result<void>> PostInit(std::shared_ptr<VmmClient> vmm, SandboxRecord record,
+                                       InitKind kind);
+
+// Stops all of the user's processes and writes the guest's disks out; for a template it also
+// removes what copies must not share.
+asio::awaitable<Result<void>> PostFreeze(std::shared_ptr<VmmClient> vmm, bool is_template);
+asio::awaitable<Result<void>> PostUnfreeze(std::shared_ptr<VmmClient> vmm);
+
+// The guest's own text goes to clients and logs: printable ASCII only.
+std::string Printable(std::string text);
+
+}  // namespace space
