@@ -280,7 +280,6 @@ Result<void> Check(const Config& config) {
 Config::Config()
     : min_free_memory_bytes(MiB(128)),
       min_free_disk_bytes(GiB(1)),
-      use_snapshots(false),
       pool_memory_bytes(GiB(1)),
       sandbox_memory_bytes(MiB(512)),
       sandbox_disk_bytes(GiB(8)),
