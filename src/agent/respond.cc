@@ -3,6 +3,7 @@
 #include <cerrno>
 
 #include "base/log.h"
+#include "http/status.h"
 
 namespace space::agent {
 
@@ -50,24 +51,8 @@ asio::awaitable<void> RespondPreflight(http::Exchange& exchange) {
 }
 
 int RestStatus(const Error& error) {
-  switch (error.code()) {
-    case ErrorCode::kInvalidArgument:
-      return 400;
-    case ErrorCode::kUnauthenticated:
-      return 401;
-    case ErrorCode::kPermissionDenied:
-      return 403;
-    case ErrorCode::kNotFound:
-      return 404;
-    case ErrorCode::kConflict:
-      return 409;
-    case ErrorCode::kExhausted:
-      return error.system_errno() == ENOSPC || error.system_errno() == EDQUOT ? 507 : 429;
-    case ErrorCode::kUnimplemented:
-      return 501;
-    default:
-      return 500;
-  }
+  const bool is_full = error.system_errno() == ENOSPC || error.system_errno() == EDQUOT;
+  return is_full ? 507 : http::StatusOf(error.code());
 }
 
 }  // namespace space::agent

@@ -22,7 +22,7 @@ asio::awaitable<void> RespondEmpty(http::Exchange& exchange, int status);
 // Answers OPTIONS; needs no token (a browser sends none with a preflight).
 asio::awaitable<void> RespondPreflight(http::Exchange& exchange);
 
-// The REST status for an error of ours.
+// As http::StatusOf, but 507 when a disk is full.
 int RestStatus(const Error& error);
 
 }  // namespace space::agent

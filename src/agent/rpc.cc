@@ -6,6 +6,7 @@
 
 #include "agent/respond.h"
 #include "base/log.h"
+#include "http/status.h"
 
 namespace space::agent {
 namespace {
@@ -48,31 +49,6 @@ std::string_view ConnectCode(ErrorCode code) {
       return "unimplemented";
     default:
       return "internal";
-  }
-}
-
-int ConnectStatus(ErrorCode code) {
-  switch (code) {
-    case ErrorCode::kInvalidArgument:
-      return 400;
-    case ErrorCode::kUnauthenticated:
-      return 401;
-    case ErrorCode::kPermissionDenied:
-      return 403;
-    case ErrorCode::kNotFound:
-      return 404;
-    case ErrorCode::kConflict:
-      return 409;
-    case ErrorCode::kExhausted:
-      return 429;
-    case ErrorCode::kUnavailable:
-      return 503;
-    case ErrorCode::kTimeout:
-      return 504;
-    case ErrorCode::kUnimplemented:
-      return 501;
-    default:
-      return 500;
   }
 }
 
@@ -188,7 +164,7 @@ asio::awaitable<void> RpcCall::Respond(const google::protobuf::Message& message)
 asio::awaitable<void> RpcCall::RespondError(Error error) {
   if (!type_.is_stream) {
     co_await exchange_->Respond(
-        MakeHead(*exchange_, ConnectStatus(error.code()), "application/json"), ErrorJson(error));
+        MakeHead(*exchange_, http::StatusOf(error.code()), "application/json"), ErrorJson(error));
     co_return;
   }
   if (!exchange_->started()) {

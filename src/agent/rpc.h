@@ -15,9 +15,8 @@
 
 namespace space::agent {
 
-// Connect's name for an error of ours, and the HTTP status of a unary answer with it.
+// Connect's name for an error of ours.
 std::string_view ConnectCode(ErrorCode code);
-int ConnectStatus(ErrorCode code);
 
 // One call, with its head read. Lives in the handler's frame.
 class RpcCall {

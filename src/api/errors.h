@@ -1,4 +1,4 @@
-// From our errors to HTTP: here and nowhere else.
+// From our errors to answers of the API.
 #pragma once
 
 #include <string>
@@ -8,6 +8,7 @@
 
 namespace space {
 
+// As http::StatusOf, but for what the E2B clients take differently.
 int HttpStatusOf(ErrorCode code);
 
 // {"code":404,"message":"..."}: `code` equals the HTTP status, since the E2B clients decide by it.
