@@ -1,5 +1,8 @@
 #include "agent/filesystem_service.h"
 
+#include <array>
+#include <utility>
+
 #include "agent/access.h"
 #include "agent/blocking.h"
 #include "agent/entry.h"
@@ -12,14 +15,28 @@ namespace {
 
 namespace pb = rpc::filesystem;
 
-// Reads the request and the user that its paths belong to.
-asio::awaitable<Result<User>> ReadFor(RpcCall& call, google::protobuf::Message& request,
-                                      const Settings& settings) {
-  auto read = co_await call.ReadRequest(request);
-  if (!read) {
-    co_return Fail(std::move(read).error());
-  }
-  co_return SelectUser(call.request(), std::nullopt, settings);
+std::string_view FirstPath(const pb::MoveRequest& request) { return request.source(); }
+template <class Request>
+std::string_view FirstPath(const Request& request) {
+  return request.path();
+}
+
+template <class Request>
+struct Asked {
+  Request request;
+  User user;  // whom its paths belong to
+  std::string path;
+};
+
+// What every method begins with: the request, its user and its (first) path.
+template <class Request>
+asio::awaitable<Result<Asked<Request>>> Read(RpcCall& call, const Settings& settings) {
+  Asked<Request> asked;
+  SPACE_CO_TRY_VOID(co_await call.ReadRequest(asked.request), "");
+  SPACE_CO_TRY(asked.user, SelectUser(call.request(), std::nullopt, settings), "");
+  SPACE_CO_TRY(asked.path,
+               ResolvePath(FirstPath(asked.request), asked.user, settings.default_workdir), "");
+  co_return asked;
 }
 
 // Answers with the entry at `path` after `done` succeeded.
@@ -38,18 +55,19 @@ asio::awaitable<Result<void>> AnswerEntry(RpcCall& call, Result<void> done,
 }  // namespace
 
 asio::awaitable<void> FilesystemService::Serve(RpcCall& call, std::string_view method) {
+  using Method = asio::awaitable<Result<void>> (FilesystemService::*)(RpcCall&);
+  constexpr std::array<std::pair<std::string_view, Method>, 5> kMethods{
+      {{"Stat", &FilesystemService::Stat},
+       {"MakeDir", &FilesystemService::MakeDir},
+       {"Move", &FilesystemService::Move},
+       {"ListDir", &FilesystemService::ListDir},
+       {"Remove", &FilesystemService::Remove}}};
   Result<void> done =
       Fail(ErrorCode::kUnimplemented, "filesystem method is not implemented", method);
-  if (method == "Stat") {
-    done = co_await Stat(call);
-  } else if (method == "MakeDir") {
-    done = co_await MakeDir(call);
-  } else if (method == "Move") {
-    done = co_await Move(call);
-  } else if (method == "ListDir") {
-    done = co_await ListDir(call);
-  } else if (method == "Remove") {
-    done = co_await Remove(call);
+  for (const auto& [name, serve] : kMethods) {
+    if (name == method) {
+      done = co_await (this->*serve)(call);
+    }
   }
   if (!done) {
     co_await call.RespondError(std::move(done).error());
@@ -57,60 +75,29 @@ asio::awaitable<void> FilesystemService::Serve(RpcCall& call, std::string_view m
 }
 
 asio::awaitable<Result<void>> FilesystemService::Stat(RpcCall& call) {
-  pb::StatRequest request;
-  const auto user = co_await ReadFor(call, request, settings_);
-  if (!user) {
-    co_return Fail(user.error());
-  }
-  const auto path = ResolvePath(request.path(), *user, settings_.default_workdir);
-  if (!path) {
-    co_return Fail(path.error());
-  }
-  co_return co_await AnswerEntry(call, {}, *path);
+  SPACE_CO_TRY(const auto asked, co_await Read<pb::StatRequest>(call, settings_), "");
+  co_return co_await AnswerEntry(call, {}, asked.path);
 }
 
 asio::awaitable<Result<void>> FilesystemService::MakeDir(RpcCall& call) {
-  pb::MakeDirRequest request;
-  const auto user = co_await ReadFor(call, request, settings_);
-  if (!user) {
-    co_return Fail(user.error());
-  }
-  const auto path = ResolvePath(request.path(), *user, settings_.default_workdir);
-  if (!path) {
-    co_return Fail(path.error());
-  }
-  co_return co_await AnswerEntry(call, MakeNewFolder(*path, *user), *path);
+  SPACE_CO_TRY(const auto asked, co_await Read<pb::MakeDirRequest>(call, settings_), "");
+  co_return co_await AnswerEntry(call, MakeNewFolder(asked.path, asked.user), asked.path);
 }
 
 asio::awaitable<Result<void>> FilesystemService::Move(RpcCall& call) {
-  pb::MoveRequest request;
-  const auto user = co_await ReadFor(call, request, settings_);
-  if (!user) {
-    co_return Fail(user.error());
-  }
-  const auto from = ResolvePath(request.source(), *user, settings_.default_workdir);
-  const auto to = ResolvePath(request.destination(), *user, settings_.default_workdir);
-  if (!from || !to) {
-    co_return Fail(from ? to.error() : from.error());
-  }
+  SPACE_CO_TRY(const auto asked, co_await Read<pb::MoveRequest>(call, settings_), "");
+  SPACE_CO_TRY(const auto to,
+               ResolvePath(asked.request.destination(), asked.user, settings_.default_workdir), "");
   auto moved =
-      co_await RunBlocking(pool_, [&from, &to, &user] { return MoveEntry(*from, *to, *user); });
-  co_return co_await AnswerEntry(call, std::move(moved), *to);
+      co_await RunBlocking(pool_, [&asked, &to] { return MoveEntry(asked.path, to, asked.user); });
+  co_return co_await AnswerEntry(call, std::move(moved), to);
 }
 
 asio::awaitable<Result<void>> FilesystemService::ListDir(RpcCall& call) {
-  pb::ListDirRequest request;
-  const auto user = co_await ReadFor(call, request, settings_);
-  if (!user) {
-    co_return Fail(user.error());
-  }
-  const auto path = ResolvePath(request.path(), *user, settings_.default_workdir);
-  if (!path) {
-    co_return Fail(path.error());
-  }
+  SPACE_CO_TRY(const auto asked, co_await Read<pb::ListDirRequest>(call, settings_), "");
   pb::ListDirResponse response;
-  auto listed = co_await RunBlocking(pool_, [&path, &request, &response] {
-    return ListTree(*path, request.depth(), UserDatabase::Load(), response);
+  auto listed = co_await RunBlocking(pool_, [&asked, &response] {
+    return ListTree(asked.path, asked.request.depth(), UserDatabase::Load(), response);
   });
   if (listed) {
     co_await call.Respond(response);
@@ -119,16 +106,8 @@ asio::awaitable<Result<void>> FilesystemService::ListDir(RpcCall& call) {
 }
 
 asio::awaitable<Result<void>> FilesystemService::Remove(RpcCall& call) {
-  pb::RemoveRequest request;
-  const auto user = co_await ReadFor(call, request, settings_);
-  if (!user) {
-    co_return Fail(user.error());
-  }
-  const auto path = ResolvePath(request.path(), *user, settings_.default_workdir);
-  if (!path) {
-    co_return Fail(path.error());
-  }
-  auto removed = co_await RunBlocking(pool_, [&path] { return RemoveEntry(*path); });
+  SPACE_CO_TRY(const auto asked, co_await Read<pb::RemoveRequest>(call, settings_), "");
+  auto removed = co_await RunBlocking(pool_, [&asked] { return RemoveEntry(asked.path); });
   if (removed) {
     co_await call.Respond(pb::RemoveResponse());
   }
