@@ -90,7 +90,9 @@ asio::awaitable<void> LifeCycle::Serve(http::Exchange& exchange, std::string_vie
   const auto done = co_await Dispatch(path, *body, arrived);
   is_busy_ = false;
   if (!done) {
-    co_return co_await RespondRestError(exchange, RestStatus(done.error()), done.error().message());
+    // What fails in the guest is no mistake of the request, whatever its code.
+    const int status = done.error().code() == ErrorCode::kInvalidArgument ? 400 : 500;
+    co_return co_await RespondRestError(exchange, status, done.error().message());
   }
   co_await RespondEmpty(exchange, 204);
 }
@@ -116,7 +118,6 @@ asio::awaitable<Result<void>> LifeCycle::Init(std::string_view body, Clock::time
   SPACE_CO_TRY_VOID(CheckRestore(request), "init");
   auto restored = co_await Restore(request, arrived);
   if (!restored) {
-    // One status whatever the cause: no client's mistake is behind it.
     co_return Fail(ErrorCode::kInternal, restored.error().message());
   }
   co_return restored;

@@ -4,10 +4,10 @@
 #include <cerrno>
 #include <thread>
 
+#include "agent/identity.h"
 #include "agent/pid1/boot.h"
 #include "agent/pid1/disks.h"
 #include "agent/text_file.h"
-#include "base/fd.h"
 #include "base/log.h"
 #include "base/random.h"
 
@@ -57,7 +57,7 @@ void SetNames() {
   }
   if (text != before) {
     mkdir("/etc", 0755);
-    LogIfFailed(WriteFileAtomically("/etc/hosts", text, 0644), "hosts_not_written");
+    LogIfFailed(OverwriteFile("/etc/hosts", text, 0644), "hosts_not_written");
   }
 }
 
@@ -66,8 +66,7 @@ void MakeMachineId() {
   const auto id = ReadRegularFile("/etc/machine-id", 64);
   const bool is_empty = id ? id->size() < 32 : id.error().code() == ErrorCode::kNotFound;
   if (is_empty) {
-    LogIfFailed(WriteFileAtomically("/etc/machine-id", RandomHex(16) + "\n", 0444),
-                "machine_id_not_written");
+    LogIfFailed(WriteMachineId("", RandomHex(16)), "machine_id_not_written");
   }
 }
 
