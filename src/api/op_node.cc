@@ -51,12 +51,39 @@ OperationResult GetStatus(Api& api, ApiRequest request) {
                        {"creating", creating},
                        {"liveOnNode", api.node().live_count()},
                        {"limit", config.max_sandboxes}};
+  unsigned ready = 0;
+  unsigned making = 0;
+  const PoolState pool = api.node().pool_state();
+  for (const PoolEntry& entry : pool.entries) {
+    ready += entry.ready;
+    making += entry.making;
+  }
+  body["pool"] = {{"ready", ready}, {"making", making}, {"templates", pool.entries.size()}};
   body["network"] = "none";
   co_return JsonResponse(200, json::serialize(body));
 }
 
-OperationResult GetPool(Api&, ApiRequest) {
-  co_return Fail(ErrorCode::kUnimplemented, "the pool is not there yet");
+OperationResult GetPool(Api& api, ApiRequest) {
+  const PoolState pool = api.node().pool_state();
+  json::array templates;
+  for (const PoolEntry& entry : pool.entries) {
+    json::object one;
+    one["templateID"] = entry.template_id;
+    one["state"] = entry.state;
+    one["ready"] = entry.ready;
+    one["making"] = entry.making;
+    one["low"] = entry.low;
+    one["high"] = entry.high;
+    one["memoryMB"] = entry.memory_mib;
+    one["served"] = {
+        {"pooled", entry.pooled}, {"onDemand", entry.on_demand}, {"booted", entry.booted}};
+    templates.emplace_back(std::move(one));
+  }
+  json::object body;
+  body["memoryBytes"] = pool.memory_bytes;
+  body["memoryLimitBytes"] = pool.memory_limit_bytes;
+  body["templates"] = std::move(templates);
+  co_return JsonResponse(200, json::serialize(body));
 }
 
 OperationResult GetConfig(Api& api, ApiRequest) {

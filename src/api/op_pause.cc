@@ -29,9 +29,7 @@ boost::asio::awaitable<Result<ResumeOutcome>> Resume(Api& api, ApiRequest reques
   SPACE_CO_TRY(spec.timeout_seconds, ReadTimeout(fields, defaults.timeout_seconds, api.config()),
                "");
   SPACE_CO_TRY(const std::optional<bool> memory, fields.Flag("memory"), "");
-  if (memory == false) {
-    co_return Fail(ErrorCode::kUnimplemented, "memory: false is not there yet");
-  }
+  spec.keeps_memory = memory.value_or(true);
   co_return co_await api.node().Resume(std::move(request.team_id), std::move(id), spec);
 }
 

@@ -100,6 +100,8 @@ json::object NativeSandboxJson(const SandboxRecord& record) {
   object["autoPauseMemory"] = record.auto_pause_keeps_memory;
   object["autoResume"] = record.auto_resume;
   object["sourceID"] = TextOrNull(record.source_id);
+  object["origin"] = TextOrNull(record.origin);
+  object["lastSnapshot"] = MeasuresJson(record.last_measures);
   object["deathReason"] = TextOrNull(record.death_reason);
   object["deathDetail"] = TextOrNull(record.death_detail);
   return object;
