@@ -128,6 +128,23 @@ class Node:
         status, _, body = self.api("GET", f"/sandboxes/{sandbox}")
         return body["state"] if status == 200 else None
 
+    def keep_logs(self, name):
+        """Ends of the daemon's and the machine's logs, kept as build/test-logs/e2e-NAME.log; its path, or what went wrong."""
+        text = ""
+        try:
+            _, run = self.host_data()
+            log = "/var/log/space/spaced.log" if self._emulated else f"{run}/spaced.log"
+            text = self.host(f"tail -c 60000 {log}")
+        except (AssertionError, subprocess.SubprocessError) as problem:
+            text = f"the daemon's log cannot be read: {problem}\n"
+        console = self.home / "run/machine/console.log"
+        if console.exists():
+            text += "--- console of the emulated host\n" + console.read_text(errors="replace")[-20000:]
+        path = ROOT / "build/test-logs" / f"e2e-{name}.log"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
     def traces(self):
         """What sandboxes may leave on their host; equal before and after. Take it when `settle` says so."""
         data, run = self.host_data()
