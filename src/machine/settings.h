@@ -19,7 +19,9 @@ std::string_view ModeName(Mode mode);
 struct MachineSettings {
   Mode mode = Mode::kAuto;
   uint64_t memory_bytes = 0;          // 0: half of the host's, at most 8 GiB
-  uint32_t cpus = 2;                  // 1 to 64
+  // 1 to 64. With several, QEMU 7.2 now and then lets an interrupt in right behind VMRUN, and the
+  // machine's kernel dies of it; most of all while sandboxes are forked.
+  uint32_t cpus = 1;
   uint64_t disk_bytes = 64ULL << 30;  // of the sparse data disk, when it is made
   std::string qemu = "qemu-system-x86_64";
   std::vector<std::string>
