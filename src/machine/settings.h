@@ -18,7 +18,7 @@ std::string_view ModeName(Mode mode);
 
 struct MachineSettings {
   Mode mode = Mode::kAuto;
-  uint64_t memory_bytes = 0;          // 0: half of the host's, at most 8 GiB
+  uint64_t memory_bytes = 0;  // 0: half of the host's, at most 8 GiB
   // 1 to 64. With several, QEMU 7.2 now and then lets an interrupt in right behind VMRUN, and the
   // machine's kernel dies of it; most of all while sandboxes are forked.
   uint32_t cpus = 1;

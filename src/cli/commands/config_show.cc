@@ -22,7 +22,10 @@ std::string MachineText(const machine::Settings& settings) {
           ? "# Half of the host's, at most 8 GiB, when absent.\n# memory = \"8GiB\"\n"
           : "# Memory of the machine.\nmemory = \"" + std::to_string(own.memory_bytes / MiB(1)) +
                 "MiB\"\n";
-  text += memory + "# Processors of the machine, 1 to 64. More than 1 is quicker, and its kernel may die.\ncpus = " + std::to_string(own.cpus) +
+  text += memory +
+          "# Processors of the machine, 1 to 64. More than 1 is quicker, and its kernel may "
+          "die.\ncpus = " +
+          std::to_string(own.cpus) +
           "\n# Size of its sparse data disk when it is made.\ndisk = \"" +
           std::to_string(own.disk_bytes / MiB(1)) + "MiB\"\n# Program.\nqemu = \"" + own.qemu +
           "\"\n# Host files that appear in /opt/space/extra of the machine.\nextra_files = [";
