@@ -1,11 +1,7 @@
 // bench-floor: what bare KVM costs on this host, below which no monitor can get. Makes a VM with
 // memory, interrupt chip and one vCPU, runs its first instruction to an exit, and takes it down.
 // Two orders of the same calls are interleaved: memory slot before the interrupt chip, and after.
-#include <sys/utsname.h>
-
-#include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
@@ -17,11 +13,13 @@
 #include "kvm/probe.h"
 #include "kvm/system.h"
 #include "memory/guest_memory.h"
+#include "report.h"
 
 namespace space {
 namespace {
 
-using std::chrono::steady_clock;
+using bench::Percentile;
+using bench::StopWatch;
 
 constexpr size_t kStepCount = 7;
 constexpr std::array<std::string_view, kStepCount> kStepNames = {
@@ -30,19 +28,6 @@ enum Step : size_t { kCreate, kMemory, kChip, kVcpu, kFirstExit, kTotal, kTeardo
 
 enum class Order { kMemoryFirst, kChipFirst };
 using Times = std::array<double, kStepCount>;  // microseconds
-
-class StopWatch {
- public:
-  double Lap() {
-    const auto now = steady_clock::now();
-    const std::chrono::duration<double, std::micro> spent = now - last_;
-    last_ = now;
-    return spent.count();
-  }
-
- private:
-  steady_clock::time_point last_ = steady_clock::now();
-};
 
 Result<void> RunFirst(kvm::Vcpu& vcpu) {
   SPACE_TRY(kvm_sregs special, vcpu.SpecialRegisters(), "first exit");
@@ -87,11 +72,6 @@ Result<Times> MeasureOnce(const kvm::System& system, const GuestMemory& memory, 
   return times;
 }
 
-double Percentile(std::vector<double> values, size_t percent) {
-  std::ranges::sort(values);
-  return values[std::min(values.size() - 1, values.size() * percent / 100)];
-}
-
 void Print(std::string_view order, const std::vector<Times>& runs) {
   std::printf("\norder: %s\n%-16s %10s %10s %10s  us, %zu runs\n", order.data(), "step", "p50",
               "p95", "p99", runs.size());
@@ -103,16 +83,6 @@ void Print(std::string_view order, const std::vector<Times>& runs) {
     std::printf("%-16s %10.1f %10.1f %10.1f\n", kStepNames[step].data(), Percentile(values, 50),
                 Percentile(values, 95), Percentile(values, 99));
   }
-}
-
-std::string HostModel() {
-  const Result<std::string> info = ReadFile("/proc/cpuinfo");
-  const size_t at = info ? info->find("model name") : std::string::npos;
-  if (at == std::string::npos) {
-    return "unknown processor";
-  }
-  const size_t colon = info->find(':', at) + 2;
-  return info->substr(colon, info->find('\n', colon) - colon);
 }
 
 Result<void> Measure(size_t runs) {
@@ -145,10 +115,7 @@ int main(int argc, char** argv) {
     std::fputs("usage: bench-floor [RUNS | --probe]\n", stderr);
     return 2;
   }
-  utsname host = {};
-  ::uname(&host);
-  std::printf("command: %s %zu\nhost: %s\nkernel: %s %s\n", argv[0], runs,
-              space::HostModel().c_str(), host.release, host.version);
+  space::bench::PrintWhere(std::string(argv[0]) + " " + std::to_string(runs));
   const auto measured = space::Measure(runs);
   if (!measured) {
     std::fprintf(stderr, "bench-floor: %s\n", measured.error().message().c_str());

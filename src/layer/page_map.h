@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 
 namespace space {
@@ -14,6 +15,7 @@ enum class PageState : uint8_t { kAbsent = 0, kPresent = 1, kZero = 2 };
 struct PageMapBlock {
   static constexpr size_t kStateBytes = 4088;
   static constexpr uint64_t kPages = kStateBytes * 4;
+  static constexpr size_t kWordBytes = 8;  // 32 pages looked at together
 
   uint32_t crc = 0;  // CRC-32C of all behind it
   uint32_t reserved = 0;
@@ -34,11 +36,18 @@ struct PageMapBlock {
     states[within / 4] = static_cast<uint8_t>((states[within / 4] & ~(3 << shift)) |
                                               (static_cast<int>(state) << shift));
   }
+  // The states of 32 pages from byte `at` of the states, which is 8 or more before their end.
+  uint64_t WordOf(size_t at) const {
+    uint64_t word;
+    std::memcpy(&word, &states[at], sizeof(word));
+    return word;
+  }
   bool is_hole() const;    // all bytes zero, as a block that was never written reads
   bool is_intact() const;  // checksum, reserved and no unknown state
   void Seal();             // sets the checksum
   std::span<const std::byte> bytes() const { return std::as_bytes(std::span(this, 1)); }
 };
 static_assert(sizeof(PageMapBlock) == 4096);
+static_assert(PageMapBlock::kStateBytes % PageMapBlock::kWordBytes == 0);
 
 }  // namespace space

@@ -16,6 +16,11 @@ namespace {
 constexpr uint64_t kMagic = 0x315259414c435053;  // "SPCLAYR1"
 constexpr uint32_t kVersion = 1;
 
+// Read at once when a layer is opened: 512 MiB of pages in 32 KiB.
+constexpr uint64_t kBlocksRead = 8;
+// Times a state: 32 pages of that state.
+constexpr uint64_t kOnePageEach = 0x5555555555555555;
+
 struct Header {
   uint64_t magic = kMagic;
   uint32_t version = kVersion;
@@ -92,22 +97,26 @@ Result<SparseLayer> SparseLayer::Open(UniqueFd fd) {
 
 Result<void> SparseLayer::LoadMap() {
   SPACE_TRY(const uint64_t file_bytes, FileSize(fd_.get()), "read layer map");
-  for (size_t at = 0; at < blocks_.size(); ++at) {
-    const uint64_t offset = PageMapBlock::FileOffset(page_count_, at);
-    if (offset >= file_bytes) {
-      break;
-    }
-    PageMapBlock block;
-    SPACE_TRY_VOID(PreadFull(fd_.get(), std::as_writable_bytes(std::span(&block, 1)), offset),
+  const uint64_t map_start = PageMapBlock::FileOffset(page_count_, 0);
+  // The last block may be cut off, which is damage, or the file may end before some.
+  const uint64_t map_bytes = file_bytes > map_start ? file_bytes - map_start : 0;
+  const uint64_t count =
+      std::min<uint64_t>(blocks_.size(), (map_bytes + kPageBytes - 1) / kPageBytes);
+  std::vector<PageMapBlock> batch(std::min(count, kBlocksRead));
+  for (uint64_t first = 0; first < count; first += batch.size()) {
+    const auto part = std::span(batch).first(std::min<uint64_t>(batch.size(), count - first));
+    SPACE_TRY_VOID(PreadFull(fd_.get(), std::as_writable_bytes(part),
+                             PageMapBlock::FileOffset(page_count_, first)),
                    "read layer map");
-    if (block.is_hole()) {
-      continue;
+    for (size_t at = 0; at < part.size(); ++at) {
+      if (part[at].is_hole()) {
+        continue;
+      }
+      if (!part[at].is_intact()) {
+        return Fail(ErrorCode::kInvalidArgument, "layer map is damaged");
+      }
+      blocks_[first + at] = std::make_unique<Block>(Block{.is_dirty = false, .map = part[at]});
     }
-    if (!block.is_intact()) {
-      return Fail(ErrorCode::kInvalidArgument, "layer map is damaged");
-    }
-    blocks_[at] = std::make_unique<Block>();
-    blocks_[at]->map = block;
   }
   return {};
 }
@@ -128,7 +137,7 @@ PageState SparseLayer::StateOf(uint64_t page) const {
 }
 
 SparseLayer::MarkedRun SparseLayer::NextMarked(uint64_t from) const {
-  MarkedRun run;
+  MarkedRun run;  // absent and empty until the first marked page
   // Behind page_count a map may hold anything.
   for (uint64_t page = from; page < page_count_;) {
     const Block* block = blocks_[page / PageMapBlock::kPages].get();
@@ -140,22 +149,26 @@ SparseLayer::MarkedRun SparseLayer::NextMarked(uint64_t from) const {
       page += PageMapBlock::kPages - within;
       continue;
     }
-    const uint8_t four = block->map.states[within / 4];
-    const auto state = static_cast<PageState>((four >> (within % 4 * 2)) & 3);
-    if (run.pages.count == 0) {
-      if (state == PageState::kAbsent) {
-        page += four == 0 ? 4 - within % 4 : 1;
+    // 32 pages of one state at once where they lie together.
+    if (within % 32 == 0) {
+      const uint64_t word = block->map.WordOf(within / 4);
+      if (word == static_cast<uint64_t>(run.state) * kOnePageEach) {
+        page += 32;
+        run.pages.count += run.pages.count > 0 ? 32 : 0;
         continue;
       }
-      run = {{page, 0}, state};
-    } else if (state != run.state) {
-      break;
     }
-    // Four pages of one state at once.
-    const bool is_whole = within % 4 == 0 && four == static_cast<uint8_t>(state) * 0x55;
-    page = std::min(page_count_, page + (is_whole ? 4 : 1));
-    run.pages.count = page - run.pages.first;
+    const PageState state = block->map.StateOf(within);
+    if (state != run.state) {
+      if (run.pages.count > 0) {
+        break;
+      }
+      run = {{page, 0}, state};
+    }
+    ++page;
+    run.pages.count += run.state == PageState::kAbsent ? 0 : 1;
   }
+  run.pages.count = std::min(run.pages.count, page_count_ - std::min(page_count_, run.pages.first));
   return run;
 }
 

@@ -1,6 +1,8 @@
 #include "memory/freeze.h"
 
+#include <sched.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -8,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
+#include <cstdlib>
 #include <functional>
 #include <optional>
 #include <random>
@@ -281,6 +284,44 @@ TEST(Freeze, FullDiskIsAnErrorAndTheSourceGoesOn) {
   // A descriptor that cannot be written.
   const UniqueFd read_only = *OpenReadOnly("/proc/self/fd/" + std::to_string(target.get()));
   EXPECT_NE(WriteFrozen(plan, *machine.memory, read_only.get()), 0);
+  EXPECT_EQ(WriteFrozen(plan, *machine.memory, target.get()), 0);
+}
+
+bool WriteTo(const std::string& path, const std::string& text) {
+  const auto fd = OpenReadWrite(path);
+  return fd.has_value() && WriteFull(fd->get(), text).has_value();
+}
+
+TEST(Freeze, FullFileSystemIsAnErrorAndTheSourceGoesOn) {
+  const Machine machine(MiB(4));
+  std::ranges::fill(machine.memory->flat(), std::byte{1});
+  const FreezePlan plan = machine.Plan(0);
+  std::string folder = "/tmp/freeze_test_XXXXXX";
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    // A file system of its own with room for half of it; 200: not allowed to make one.
+    const std::string user = "0 " + std::to_string(::getuid()) + " 1";
+    const std::string group = "0 " + std::to_string(::getgid()) + " 1";
+    if (::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0 || !WriteTo("/proc/self/uid_map", user) ||
+        !WriteTo("/proc/self/setgroups", "deny") || !WriteTo("/proc/self/gid_map", group) ||
+        ::mount("none", folder.c_str(), "tmpfs", 0, "size=2m") != 0) {
+      ::_exit(200);
+    }
+    const UniqueFd target = *CreateExclusive(folder + "/layer");
+    if (!CreateSparseLayer(target.get(), MiB(4)).has_value()) {
+      ::_exit(201);
+    }
+    ::_exit(WriteFrozen(plan, *machine.memory, target.get()));
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ::rmdir(folder.c_str());
+  if (WEXITSTATUS(status) == 200) {
+    GTEST_SKIP() << "no user namespaces here";
+  }
+  EXPECT_EQ(WEXITSTATUS(status), ENOSPC);
+  const UniqueFd target = EmptyLayer(MiB(4));
   EXPECT_EQ(WriteFrozen(plan, *machine.memory, target.get()), 0);
 }
 
