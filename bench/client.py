@@ -9,6 +9,7 @@ import struct
 import threading
 import time
 
+HOST = os.environ.get("BENCH_HOST", "127.0.0.1")
 PORT = int(os.environ.get("BENCH_PORT", "3000"))
 KEY = os.environ.get("BENCH_KEY", "")
 
@@ -22,7 +23,7 @@ def decode(text):
 
 class Connection:
     def __init__(self):
-        self.socket = socket.create_connection(("127.0.0.1", PORT), timeout=600)
+        self.socket = socket.create_connection((HOST, PORT), timeout=600)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.ahead = b""
 
@@ -55,7 +56,7 @@ class Connection:
 
     def call(self, method, path, body=b"", headers=()):
         """Status and body."""
-        lines = [f"{method} {path} HTTP/1.1", f"Host: 127.0.0.1:{PORT}", f"Content-Length: {len(body)}",
+        lines = [f"{method} {path} HTTP/1.1", f"Host: {HOST}:{PORT}", f"Content-Length: {len(body)}",
                  *(f"{name}: {value}" for name, value in headers)]
         self.socket.sendall("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
         head = self.until(b"\r\n\r\n").decode()

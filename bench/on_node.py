@@ -28,7 +28,8 @@ def job(node, script, environment, programs):
     data, _ = node.host_data()
     own = "/opt/space/extra" if emulated else None
     variables = {
-        "BENCH_KEY": node.key(), "BENCH_PORT": "3000" if emulated else str(node.port),
+        # The daemon of the machine has its network card's address.
+        "BENCH_KEY": node.key(), "BENCH_HOST": "10.0.2.15" if emulated else "127.0.0.1", "BENCH_PORT": "3000" if emulated else str(node.port),
         "BENCH_IMAGES": "/opt/space-images" if emulated else os.environ["SPACE_IMAGES"],
         "BENCH_PROGRAMS": own or str(programs), "BENCH_DATA": data, "PYTHONUNBUFFERED": "1", **environment}
     words = ["env", *(f"{name}={value}" for name, value in variables.items()), "python3",
