@@ -1,6 +1,7 @@
 #include "node/agent_call.h"
 
 #include <array>
+#include <chrono>
 #include <functional>
 #include <utility>
 
@@ -18,6 +19,9 @@ namespace {
 
 // The agent itself gives up a freeze after 65 s.
 constexpr int kCallLimitMs = 90'000;
+// The VMM gives a guest 2 s to take a connection; on a busy host one that has just been restored
+// needs longer.
+constexpr std::chrono::seconds kConnectLimit{30};
 constexpr size_t kAnswerBytes = 64 * 1024;
 constexpr size_t kEntropyBytes = 64;
 constexpr std::string_view kDefaultUser = "user";
@@ -64,9 +68,16 @@ std::string InitBody(const SandboxRecord& record, InitKind kind) {
 asio::awaitable<Result<void>> CallAgent(std::shared_ptr<VmmClient> vmm, std::string method,
                                         std::string target,
                                         std::function<std::string()> make_body) {
-  SPACE_CO_TRY(http::Stream stream, co_await vmm->ConnectGuest(wire::kEnvdPort, kCallLimitMs),
-               "reach agent");
-  http::ClientConnection connection(std::move(stream));
+  const auto give_up_at = std::chrono::steady_clock::now() + kConnectLimit;
+  auto stream = co_await vmm->ConnectGuest(wire::kEnvdPort, kCallLimitMs);
+  while (!stream && stream.error().code() == ErrorCode::kTimeout &&
+         std::chrono::steady_clock::now() < give_up_at) {
+    stream = co_await vmm->ConnectGuest(wire::kEnvdPort, kCallLimitMs);
+  }
+  if (!stream) {
+    co_return Fail(std::move(stream).error().While("reach agent"));
+  }
+  http::ClientConnection connection(*std::move(stream));
   http::RequestHead head;
   head.method = std::move(method);
   head.target = target;

@@ -2,7 +2,6 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 
 #include "base/log.h"
@@ -17,9 +16,6 @@ namespace {
 
 // Told to clients when the agent's own version is not a plain one (E2B.md 3.9).
 constexpr std::string_view kEnvdVersion = "0.6.13";
-
-// Each keeps a CPU busy from end to end: more at once than this only make all of them slower.
-unsigned StartsAtOnce() { return std::max(4U, std::thread::hardware_concurrency()); }
 
 tl::unexpected<Error> NoTag(const TemplateReference& reference) {
   return Fail(ErrorCode::kNotFound,
@@ -157,39 +153,31 @@ asio::awaitable<Result<SandboxRecord>> Node::CreateOnce(CreateSpec spec,
     }
     SPACE_CO_TRY(image, co_await EnsureImage(variant), "create sandbox");
   }
-  const std::function<bool()> has_room = [this] { return starting_->count < StartsAtOnce(); };
-  if (!co_await WaitUntil(starting_->changed, has_room, config_.hello_timeout)) {
-    co_return Fail(ErrorCode::kExhausted, "create sandbox: too many others are starting");
-  }
-  const Turn turn(starting_);
   auto sandbox = std::make_shared<Sandbox>(executor_, config_.data_dir, std::move(record));
   sandbox->is_in_hands = true;
   live_[sandbox->record.id] = sandbox;
+  Result<void> started;
   if (image == nullptr) {
-    Result<void> booted;
-    if (auto chains = BootChains(plan.base.image_path)) {
-      booted = co_await Boot(sandbox, *std::move(chains));
-    } else {
-      booted = Fail(std::move(chains).error());
-    }
-    co_return co_await FinishCreate(sandbox, std::move(booted), guest_failed);
-  }
-  Result<void> started = PrepareVm(sandbox);
-  if (started) {
-    started = co_await RestoreVm(sandbox, image);
-    if (!started && variant != nullptr) {
+    started = co_await BootOnce(sandbox, plan.base.image_path);
+  } else {
+    started = co_await StartFrom(sandbox, image, InitKind::kRestored);
+    if (variant != nullptr && image->is_refused) {
       // A template that cannot be restored is built anew by the next try.
       ForgetVariant(variant);
       *guest_failed = true;
     }
   }
-  if (started) {
-    started = co_await Identify(sandbox, InitKind::kRestored);
-  }
   if (started && variant != nullptr) {
     ++variant->on_demand;
   }
   co_return co_await FinishCreate(sandbox, std::move(started), guest_failed);
+}
+
+asio::awaitable<Result<void>> Node::BootOnce(SandboxPointer sandbox, std::string base_image) {
+  SPACE_CO_TRY_VOID(co_await WaitToStart(), "");
+  const Turn turn(starting_);
+  SPACE_CO_TRY(LayerChains chains, BootChains(base_image), "");
+  co_return co_await Boot(sandbox, std::move(chains));
 }
 
 Result<void> Node::Publish(const SandboxPointer& sandbox) {

@@ -6,13 +6,14 @@
 //   fake=norestore   RestoreRequest fails     fake=nosnapshot  SnapshotRequest fails
 //   fake=halfsnapshot  SnapshotReply has an error, the tops are swapped
 //   fake=diesnapshot   it dies while it takes one
-//   fake=badrestore  the agent refuses /init with "restore"
-//   fake=badfreeze, fake=badthaw   the agent refuses those
-//   fake=slowsnapshot  a snapshot takes half a second
-//   fake=sick        GET /health fails         fake=nopages     WorkingSetRequest fails
+//   fake=dierestore  it dies while it is restored; fake=dierestore:FILE  the first one that makes
+//   FILE fake=badrestore  the agent refuses /init with "restore" fake=badfreeze, fake=badthaw   the
+//   agent refuses those fake=slowsnapshot  a snapshot takes half a second fake=sick        GET
+//   /health fails         fake=nopages     WorkingSetRequest fails
 // POST /fake/word adds a word to a VM that runs; it is in its snapshots too. Its memory is the text
 // that POST /memory sets and GET /memory shows; its disk the text that POST /disk appends to
 // in its first page and GET /disk shows.
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -54,6 +55,16 @@ struct Fake {
 
   static asio::awaitable<void> Agent(Fake& fake, http::Exchange& exchange);
   static asio::awaitable<void> Web(http::Exchange& exchange);
+  // The text behind "fake=<word>:"; empty when it is not there.
+  std::string ValueOf(const std::string& word) const {
+    const std::string text = start.command_line + " ";
+    const size_t at = text.find("fake=" + word + ":");
+    if (at == std::string::npos) {
+      return "";
+    }
+    const size_t from = at + word.size() + 6;
+    return text.substr(from, text.find(' ', from) - from);
+  }
   [[noreturn]] void Exit(wire::ExitReason reason, std::string detail);
   void Send(uint32_t id, wire::VmmMessage message) {
     if (client != nullptr) {
@@ -302,6 +313,13 @@ void OnRestore(Fake& fake, uint32_t id, const wire::RestoreRequest& request,
   fake.start.command_line = state.substr(0, first);
   fake.memory = state.substr(first + 1, second - first - 1);
   const auto layers = static_cast<uint32_t>(std::atoi(state.c_str() + second + 1));
+  const std::string once = fake.ValueOf("dierestore");
+  if (fake.Is("dierestore")) {
+    ::_exit(6);
+  }
+  if (!once.empty() && UniqueFd(::open(once.c_str(), O_CREAT | O_EXCL | O_CLOEXEC, 0600)).valid()) {
+    ::_exit(6);
+  }
   if (fake.Is("norestore") || layers != request.memory_layers) {
     fake.Send(id, wire::Reply{false, ErrorCode::kInvalidArgument, "memory layers do not fit"});
     return;

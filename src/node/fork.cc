@@ -131,10 +131,7 @@ asio::awaitable<void> Node::TakeBranch(SandboxPointer source, std::shared_ptr<Sn
 asio::awaitable<void> Node::StartChild(SandboxPointer child, ImagePointer image,
                                        std::shared_ptr<ForkOutcome> outcome,
                                        std::shared_ptr<Crowd> starting) {
-  Result<void> started = co_await RestoreVm(child, image);
-  if (started) {
-    started = co_await Identify(child, InitKind::kRestored);
-  }
+  Result<void> started = co_await StartFrom(child, image, InitKind::kRestored);
   const auto guest_failed = std::make_shared<bool>(false);
   *outcome = co_await FinishCreate(child, std::move(started), guest_failed);
   --starting->count;

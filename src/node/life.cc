@@ -44,12 +44,12 @@ std::optional<std::string> Reap(int pidfd) {
   return (info.si_code == CLD_EXITED ? "exit code " : "signal ") + std::to_string(info.si_status);
 }
 
+}  // namespace
+
 // Who ended it on purpose comes first, then what the VMM wrote, then how its process ended.
-void SetDeathReason(Sandbox& sandbox) {
-  SandboxRecord& record = sandbox.record;
+Node::DeathCause Node::FindDeathCause(const Sandbox& sandbox) {
   if (sandbox.end_reason) {
-    record.death_reason = *sandbox.end_reason;
-    return;
+    return {*sandbox.end_reason, ""};
   }
   std::optional<wire::Exit> exit;
   if (const auto text = ReadFile(sandbox.files.exit_record()); text && !text->empty()) {
@@ -61,18 +61,13 @@ void SetDeathReason(Sandbox& sandbox) {
     exit = sandbox.vmm->exit();
   }
   if (exit) {
-    record.death_reason = wire::ExitReasonName(exit->reason);
-    record.death_detail = exit->detail;
-    return;
+    return {std::string(wire::ExitReasonName(exit->reason)), exit->detail};
   }
   const bool is_by_signal = sandbox.process_status.starts_with("signal");
-  record.death_reason = is_by_signal ? "vmm_killed" : "vmm_died";
-  record.death_detail = sandbox.process_status.empty()
-                            ? "space-vmm ended without a record"
-                            : "space-vmm ended by " + sandbox.process_status;
+  return {is_by_signal ? "vmm_killed" : "vmm_died",
+          sandbox.process_status.empty() ? "space-vmm ended without a record"
+                                         : "space-vmm ended by " + sandbox.process_status};
 }
-
-}  // namespace
 
 asio::awaitable<void> Node::EndProcess(SandboxPointer sandbox) {
   const std::function<bool()> is_ended = [sandbox] {
@@ -207,7 +202,9 @@ void Node::Bury(const SandboxPointer& sandbox) {
     return;
   }
   if (record.death_reason.empty()) {
-    SetDeathReason(*sandbox);
+    auto [reason, detail] = FindDeathCause(*sandbox);
+    record.death_reason = std::move(reason);
+    record.death_detail = std::move(detail);
   }
   record.ended_at = Now();
   if (!sandbox->end_reason) {

@@ -20,7 +20,8 @@ struct MachineImage {
   LayerChains chains;     // all frozen
   // Layers that one in `chains` stands for now: they go when the catalog does not name them either.
   std::vector<LayerPointer> replaced;
-  UniqueFd state;  // of a branch; else the file of record.id
+  UniqueFd state;           // of a branch; else the file of record.id
+  bool is_refused = false;  // a VMM said that it cannot be restored
 };
 using ImagePointer = std::shared_ptr<MachineImage>;
 

@@ -173,6 +173,7 @@ class Node {
   struct Crowd {
     explicit Crowd(const asio::any_io_executor& executor) : changed(executor) {}
     unsigned count = 0;
+    uint64_t left = 0;  // how many were done so far
     http::Event changed;
   };
   class Turn;  // counts one in, and out at its end (turn.h)
@@ -191,6 +192,7 @@ class Node {
                                                     std::shared_ptr<bool> guest_failed);
   Result<CreatePlan> PlanCreate(const CreateSpec& spec);
   SandboxRecord MakeRecord(const CreateSpec& spec, const CreatePlan& plan);
+  asio::awaitable<Result<void>> BootOnce(SandboxPointer sandbox, std::string base_image);
   Result<void> Publish(const SandboxPointer& sandbox);
   asio::awaitable<Result<SandboxRecord>> FinishCreate(SandboxPointer sandbox, Result<void> started,
                                                       std::shared_ptr<bool> guest_failed);
@@ -204,7 +206,13 @@ class Node {
   // Folder, disk top, process with its control socket: nothing that waits.
   Result<void> PrepareVm(const SandboxPointer& sandbox);
   Result<void> LaunchProcess(const SandboxPointer& sandbox);
+  // Prepare, restore, identify, when it is its turn.
+  asio::awaitable<Result<void>> StartFrom(SandboxPointer sandbox, ImagePointer image,
+                                          InitKind kind);
   asio::awaitable<Result<void>> RestoreVm(SandboxPointer sandbox, ImagePointer image);
+  asio::awaitable<Result<void>> WaitToStart();
+  asio::awaitable<Error> WithCause(SandboxPointer sandbox, Error error);
+  asio::awaitable<void> StopVm(SandboxPointer sandbox);
   // Resumes it and makes it this sandbox and no other.
   asio::awaitable<Result<void>> Identify(SandboxPointer sandbox, InitKind kind);
   Result<ImagePointer> LoadImage(const SnapshotRecord& record);
@@ -265,6 +273,11 @@ class Node {
   // life.cc
   asio::awaitable<Result<void>> End(SandboxPointer sandbox, std::string reason);
   asio::awaitable<void> EndProcess(SandboxPointer sandbox);
+  struct DeathCause {
+    std::string reason;
+    std::string detail;
+  };
+  static DeathCause FindDeathCause(const Sandbox& sandbox);
   asio::awaitable<void> WatchProcess(SandboxPointer sandbox);
   asio::awaitable<void> WatchClock(SandboxPointer sandbox);
   asio::awaitable<bool> AtItsEnd(SandboxPointer sandbox);

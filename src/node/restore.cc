@@ -1,7 +1,10 @@
 // A VM that goes on from a snapshot: its process is made, its machine restored, then it is told who
 // it is.
+#include <algorithm>
+#include <thread>
 #include <utility>
 
+#include "base/log.h"
 #include "base/units.h"
 #include "http/spawn.h"
 #include "node/agent_call.h"
@@ -13,6 +16,11 @@ namespace {
 
 constexpr int kRestoreLimitMs = 60'000;
 constexpr int kResumeLimitMs = 30'000;
+// Its end is seen this long after its socket closed, at most.
+constexpr std::chrono::seconds kCauseLimit{1};
+
+// Each keeps a CPU busy from end to end: more at once than this only make all of them slower.
+unsigned StartsAtOnce() { return std::max(4U, std::thread::hardware_concurrency()); }
 
 }  // namespace
 
@@ -53,9 +61,13 @@ asio::awaitable<Result<void>> Node::RestoreVm(SandboxPointer sandbox, ImagePoint
   SPACE_CO_TRY(VmmMessageWithFds restore,
                MakeRestore(config_, *layers_, *image, sandbox->files, std::move(sandbox->top_fd)),
                "prepare");
-  SPACE_CO_TRY_VOID(co_await sandbox->vmm->Request(std::move(restore.request),
-                                                   std::move(restore.fds), kRestoreLimitMs),
-                    "restore VM");
+  auto restored = co_await sandbox->vmm->Request(std::move(restore.request), std::move(restore.fds),
+                                                 kRestoreLimitMs);
+  if (!restored) {
+    const ErrorCode code = restored.error().code();
+    image->is_refused = code != ErrorCode::kUnavailable && code != ErrorCode::kTimeout;
+    co_return Fail(std::move(restored).error().While("restore VM"));
+  }
   sandbox->chains = image->chains;
   sandbox->chains.root.push_back(std::move(sandbox->top));
   SandboxRecord& record = sandbox->record;
@@ -63,6 +75,86 @@ asio::awaitable<Result<void>> Node::RestoreVm(SandboxPointer sandbox, ImagePoint
   record.agent_version = image->record.agent_version;
   record.envd_version = image->record.envd_version;
   record.hello_us = Now() - sandbox->asked_at;
+  co_return Result<void>();
+}
+
+// A guest that fails by itself before anybody could use it gets one more try. Emulated hosts make
+// it needed: there a kernel now and then dies in its first seconds when many start at once.
+asio::awaitable<Result<void>> Node::StartFrom(SandboxPointer sandbox, ImagePointer image,
+                                              InitKind kind) {
+  SPACE_CO_TRY_VOID(co_await WaitToStart(), "");
+  const Turn turn(starting_);
+  for (bool is_first = true;; is_first = false) {
+    Result<void> started;
+    if (sandbox->vmm == nullptr) {  // a fork has launched it already
+      started = PrepareVm(sandbox);
+    }
+    if (started) {
+      started = co_await RestoreVm(sandbox, image);
+    }
+    if (started) {
+      started = co_await Identify(sandbox, kind);
+    }
+    if (started && sandbox->process_ended) {
+      started = Fail(ErrorCode::kUnavailable, "the VM ended");
+    }
+    if (started) {
+      co_return started;
+    }
+    const ErrorCode code = started.error().code();
+    const bool has_failed_by_itself =
+        !sandbox->end_reason && (code == ErrorCode::kUnavailable || code == ErrorCode::kTimeout);
+    if (!has_failed_by_itself) {
+      co_return started;
+    }
+    Error shown = std::move(started).error();
+    Error error = co_await WithCause(sandbox, std::move(shown));
+    if (!is_first) {
+      co_return Fail(std::move(error));
+    }
+    log::Warn("restore_tried_again",
+              {{"sandbox_id", sandbox->record.id}, {"error", error.message()}});
+    co_await StopVm(sandbox);
+  }
+}
+
+// What is known of a VM that is gone, behind the error that showed it.
+asio::awaitable<Error> Node::WithCause(SandboxPointer sandbox, Error error) {
+  const std::function<bool()> is_ended = [sandbox] { return sandbox->process_ended; };
+  co_await WaitUntil(sandbox->changed, is_ended, kCauseLimit);
+  std::string cause;
+  if (sandbox->process_ended) {
+    const DeathCause death = FindDeathCause(*sandbox);
+    cause = death.reason + (death.detail.empty() ? "" : ": " + death.detail);
+  } else {
+    cause = "the VM runs";
+  }
+  co_return Error(error.code(), error.message() + " (" + Printable(cause) + ")");
+}
+
+// Back to before PrepareVm.
+asio::awaitable<void> Node::StopVm(SandboxPointer sandbox) {
+  co_await EndProcess(sandbox);
+  launcher_.Release(sandbox->record.id);
+  if (sandbox->vmm != nullptr) {
+    sandbox->vmm->Close();
+    sandbox->vmm = nullptr;
+  }
+  sandbox->chains = {};
+  sandbox->top = nullptr;
+  sandbox->top_fd = UniqueFd();
+  sandbox->record.vmm_pid = 0;
+}
+
+// However long the queue is; but it must move.
+asio::awaitable<Result<void>> Node::WaitToStart() {
+  while (starting_->count >= StartsAtOnce()) {
+    const uint64_t seen = starting_->left;
+    const std::function<bool()> has_moved = [this, seen] { return starting_->left != seen; };
+    if (!co_await WaitUntil(starting_->changed, has_moved, config_.hello_timeout)) {
+      co_return Fail(ErrorCode::kExhausted, "too many others are starting, and none gets ready");
+    }
+  }
   co_return Result<void>();
 }
 

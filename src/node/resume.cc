@@ -80,17 +80,8 @@ asio::awaitable<Result<void>> Node::ResumeNow(SandboxPointer sandbox, ResumeSpec
   }
   // Its snapshot is as it was: it stays paused, and may be tried again.
   log::Warn("resume_failed", {{"sandbox_id", record.id}, {"error", started.error().message()}});
-  co_await EndProcess(sandbox);
-  launcher_.Release(record.id);
-  if (sandbox->vmm != nullptr) {
-    sandbox->vmm->Close();
-    sandbox->vmm = nullptr;
-  }
-  sandbox->chains = {};
-  sandbox->top = nullptr;
-  sandbox->top_fd = UniqueFd();
+  co_await StopVm(sandbox);
   sandbox->is_in_hands = false;
-  record.vmm_pid = 0;
   if (const auto moved = catalog_.sandboxes().Move(record, SandboxState::kPaused); !moved) {
     log::Error("resume_not_undone",
                {{"sandbox_id", record.id}, {"error", moved.error().message()}});
@@ -100,14 +91,12 @@ asio::awaitable<Result<void>> Node::ResumeNow(SandboxPointer sandbox, ResumeSpec
 }
 
 asio::awaitable<Result<void>> Node::StartPaused(SandboxPointer sandbox, ImagePointer image) {
-  const Turn turn(starting_);
   co_await ShortenDisk(nullptr, image);
   if (!image->record.has_memory) {
+    const Turn turn(starting_);
     co_return co_await Boot(sandbox, image->chains);
   }
-  SPACE_CO_TRY_VOID(PrepareVm(sandbox), "prepare");
-  SPACE_CO_TRY_VOID(co_await RestoreVm(sandbox, image), "restore");
-  co_return co_await Identify(sandbox, InitKind::kResumed);
+  co_return co_await StartFrom(sandbox, image, InitKind::kResumed);
 }
 
 Result<void> Node::StoreResumed(const SandboxPointer& sandbox, int64_t timeout_seconds) {

@@ -1,6 +1,7 @@
 // Templates, snapshots and forks, with fake VMs.
 #include <signal.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -227,6 +228,37 @@ TEST(Fork, RefusesWhatItCannotDo) {
   ASSERT_TRUE(host.Run(host.node().Pause(host.team, partly->children[0]->id, true)).has_value());
   EXPECT_EQ(host.Run(host.node().Fork(host.team, partly->children[0]->id, Forks(1))).error().code(),
             ErrorCode::kConflict);
+}
+
+TEST(Restore, OfAGuestThatDiesByItselfIsTriedOnceMore) {
+  TestHost host;
+  host.Start();
+  const std::string id = host.Create();
+  host.Guest(id, "POST", "/memory", "warm");
+  const std::string mark = host.folder + "/mark";
+  host.Guest(id, "POST", "/fake/word", "dierestore:" + mark);
+  const auto forked = host.Run(host.node().Fork(host.team, id, Forks(2)));
+  ASSERT_TRUE(forked.has_value()) << forked.error().message();
+  for (const ForkOutcome& child : forked->children) {
+    ASSERT_TRUE(child.has_value()) << child.error().message();
+    EXPECT_EQ(host.Guest(child->id, "GET", "/memory"), "warm");
+    EXPECT_EQ(host.Guest(child->id, "GET", "/disk"), host.Guest(id, "GET", "/disk"));
+  }
+  EXPECT_EQ(::unlink(mark.c_str()), 0);  // one has died
+  ASSERT_TRUE(host.Run(host.node().Pause(host.team, id, true)).has_value());
+  ASSERT_TRUE(host.Run(host.node().Resume(host.team, id, {10})).has_value());
+  EXPECT_EQ(host.Guest(id, "GET", "/memory"), "warm");
+  EXPECT_EQ(::unlink(mark.c_str()), 0);
+  EXPECT_EQ(host.Processes().size(), 3U);
+  // One that always dies stays paused, and the error says how it ended.
+  host.Guest(id, "POST", "/fake/word", "dierestore");
+  ASSERT_TRUE(host.Run(host.node().Pause(host.team, id, true)).has_value());
+  const auto dead = host.Run(host.node().Resume(host.team, id, {10}));
+  ASSERT_FALSE(dead.has_value());
+  EXPECT_NE(dead.error().message().find("exit code 6"), std::string::npos)
+      << dead.error().message();
+  EXPECT_EQ(host.StateOf(id), SandboxState::kPaused);
+  EXPECT_EQ(host.Processes().size(), 2U);
 }
 
 TEST(Fork, SourceThatDiesMeanwhileFailsAllOfIt) {

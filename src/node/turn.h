@@ -21,6 +21,7 @@ class Node::Turn {
   Turn& operator=(Turn&&) = delete;
   ~Turn() {
     --crowd_->count;
+    ++crowd_->left;
     crowd_->changed.Notify();
   }
 

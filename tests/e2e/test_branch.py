@@ -47,7 +47,7 @@ class Branch(unittest.TestCase):
         answered = time.monotonic() - begun
         print(f"longest step of the source {gap * 1000:.0f} ms, its pause {timings['pauseUs'] / 1000:.1f} ms, "
               f"first command after {answered * 1000:.0f} ms")
-        self.assertLess(answered, 10)
+        self.assertLess(answered, 30)
         self.assertLess(gap, LONGEST_GAP_S)
         self.goes_on(source)
         self.assertEqual(len(set(children)), 3)
