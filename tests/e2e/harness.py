@@ -31,6 +31,12 @@ def count(quick, long):
     return long if IS_LONG else quick
 
 
+def long_tier(case):
+    """Marks a case that takes minutes on the emulated host: ./test.sh --all runs it, or its name."""
+    case.is_long = True
+    return case
+
+
 def free_port():
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))

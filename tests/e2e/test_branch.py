@@ -5,7 +5,7 @@ import json
 import time
 import unittest
 
-from harness import PATIENCE, SMALL, count, wait_for
+from harness import PATIENCE, SMALL, count, long_tier, wait_for
 
 # The source stands still this long at most on the emulated host; hardware is judged by bench/fork.
 LONGEST_GAP_S = 5
@@ -73,6 +73,7 @@ class Branch(unittest.TestCase):
         self.assertEqual(self.node.sh(children[0], "pgrep -cf [c]ounter.py || true"), "0")
         self.assertEqual(self.node.sh(children[0], "dmesg | grep -ci 'EXT4-fs error' || true"), "0")
 
+    @long_tier
     def test_fork_of_a_fork_of_a_fork(self):
         generation = self.node.create(*SMALL)
         start_counter(self.node, generation)

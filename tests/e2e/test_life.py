@@ -5,7 +5,7 @@ import json
 import time
 import unittest
 
-from harness import SMALL, wait_for
+from harness import PATIENCE, SMALL, long_tier, wait_for
 
 
 class Life(unittest.TestCase):
@@ -34,6 +34,17 @@ class Life(unittest.TestCase):
         self.settle()
         wait_for(lambda: self.node.traces() == before, 20)
         self.assertEqual(self.node.traces(), before)
+
+    @long_tier
+    def test_smallest_memory_and_most_processors(self):
+        for options, wanted in ((("--memory", "64m", "--cpus", "1"), (40, 64, 1)),
+                                (("--memory", "1g", "--cpus", "32"), (800, 1024, 32))):
+            out = self.node.ok("run", *options, "sh", "-c", "awk '/MemTotal/ {print int($2 / 1024)}' /proc/meminfo; nproc",
+                               timeout=PATIENCE * 5)
+            print(options, out.split())
+            memory, cpus = map(int, out.split())
+            self.assertTrue(wanted[0] <= memory <= wanted[1], memory)
+            self.assertEqual(cpus, wanted[2])
 
     def test_killed_vmm_makes_the_sandbox_dead_with_a_reason(self):
         sandbox = self.node.ok("create").strip()

@@ -8,7 +8,7 @@ import threading
 import time
 import unittest
 
-from harness import PATIENCE, SMALL, count, next_line, wait_for
+from harness import PATIENCE, SMALL, count, long_tier, next_line, wait_for
 from test_branch import counter, start_counter
 
 
@@ -24,6 +24,7 @@ class Pause(unittest.TestCase):
     def resume(self, sandbox, *options):
         self.node.ok("resume", *options, sandbox, timeout=PATIENCE * 3)
 
+    @long_tier
     def test_every_change_of_every_cycle_is_there(self):
         sandbox = self.node.create()
         start_counter(self.node, sandbox)
@@ -46,6 +47,7 @@ class Pause(unittest.TestCase):
         self.assertTrue(wait_for(lambda: counter(self.node, sandbox)[0] > last, 30))
         self.assertEqual(self.node.sh(sandbox, "cat /proc/sys/kernel/random/boot_id; pgrep -f [c]ounter.py"), boot)
 
+    @long_tier
     def test_resume_straight_after_pause(self):
         sandbox = self.node.create(*SMALL)
         for _ in range(count(8, 50)):

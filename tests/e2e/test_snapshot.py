@@ -5,7 +5,7 @@ import subprocess
 import time
 import unittest
 
-from harness import PATIENCE, SMALL, count, next_line, wait_for
+from harness import PATIENCE, SMALL, count, long_tier, next_line, wait_for
 from test_branch import counter, start_counter
 
 
@@ -24,6 +24,7 @@ class Snapshot(unittest.TestCase):
     def snapshot(self, sandbox, *options):
         return self.node.ok("snapshot", "create", *options, sandbox, timeout=PATIENCE * 3).strip()
 
+    @long_tier
     def test_snapshot_while_commands_stream_and_files_are_written(self):
         source = self.node.create()
         for name in ("ledger.py", "check_ledger.py"):
@@ -46,6 +47,7 @@ class Snapshot(unittest.TestCase):
             self.assertRegex(self.node.sh(sandbox, "python3 /root/check_ledger.py"), r"^ok \d+$")
             self.assertEqual(self.node.sh(sandbox, "dmesg | grep -ci 'EXT4-fs error\\|I/O error' || true"), "0")
 
+    @long_tier
     def test_sandboxes_of_a_snapshot_go_on_from_memory_without_their_source(self):
         source = self.node.create(*SMALL, "-e", "COLOUR=green", "-e", "SHAPE=round")
         start_counter(self.node, source)
@@ -106,6 +108,7 @@ class Snapshot(unittest.TestCase):
         self.assertIn(kept.split(":")[0], done.stderr.decode())
         self.assertEqual(self.node.sh(source, "echo alive"), "alive")
 
+    @long_tier
     def test_snapshots_pauses_and_kills_wait_for_each_other(self):
         source = self.node.create()
         self.node.sh(source, "head -c 60000000 /dev/urandom > /dev/shm/ballast")

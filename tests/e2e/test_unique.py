@@ -4,7 +4,7 @@ import concurrent.futures
 import json
 import unittest
 
-from harness import PATIENCE, SMALL, count, wait_for
+from harness import PATIENCE, SMALL, count, long_tier, wait_for
 from test_pause import Pause
 
 FIELDS = ("urandom", "uuid", "machine_id", "generation", "warmed", "boot_id")
@@ -53,6 +53,7 @@ class Unique(unittest.TestCase):
         # No cold boot took place: they are one boot.
         self.assertEqual(len({one["boot_id"] for one in drawn}), 1)
 
+    @long_tier
     def test_copies_by_snapshot_and_by_fork_draw_different_numbers(self):
         source = self.node.create(*SMALL)
         self.start_warm(source)
