@@ -41,7 +41,8 @@ TEST(SandboxSize, ErrorsNameTheField) {
   EXPECT_NE(error_of({.vcpus = 0}).find("cpuCount"), std::string::npos);
   EXPECT_NE(error_of({.vcpus = 33}).find("cpuCount"), std::string::npos);
   EXPECT_NE(error_of({.memory_mib = 0}).find("memoryMB"), std::string::npos);
-  EXPECT_NE(error_of({.memory_mib = 62}).find("memoryMB"), std::string::npos);
+  EXPECT_NE(error_of({.memory_mib = 79}).find("at least 80"), std::string::npos);
+  EXPECT_EQ(error_of({.memory_mib = 80}), "");
   EXPECT_NE(error_of({.memory_mib = 5000}).find("more than this host has"), std::string::npos);
   EXPECT_NE(error_of({.memory_mib = INT64_MAX}).find("memoryMB"), std::string::npos);
   EXPECT_NE(error_of({.disk_mib = 0}).find("diskSizeMB"), std::string::npos);

@@ -66,7 +66,7 @@ TestHost::TestHost() {
   config.kill_grace = std::chrono::milliseconds(500);
   config.hello_timeout = std::chrono::milliseconds(10'000);
   config.sandbox_disk_bytes = MiB(64);
-  config.sandbox_memory_bytes = MiB(64);
+  config.sandbox_memory_bytes = MiB(80);
   std::filesystem::create_directories(config.data_dir);
   std::filesystem::create_directories(config.run_dir + "/vm");
   std::filesystem::create_directories(config.images_dir + "/kernel");

@@ -37,7 +37,7 @@ class Life(unittest.TestCase):
 
     @long_tier
     def test_smallest_memory_and_most_processors(self):
-        for options, wanted in ((("--memory", "64m", "--cpus", "1"), (40, 64, 1)),
+        for options, wanted in ((("--memory", "80m", "--cpus", "1"), (40, 80, 1)),
                                 (("--memory", "1g", "--cpus", "32"), (800, 1024, 32))):
             out = self.node.ok("run", *options, "sh", "-c", "awk '/MemTotal/ {print int($2 / 1024)}' /proc/meminfo; nproc",
                                timeout=PATIENCE * 5)

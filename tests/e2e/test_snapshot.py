@@ -152,7 +152,7 @@ class Cycles(unittest.TestCase):
             cycle(number)
         before, resident = self.settled()
         begun = time.monotonic()
-        cycles = count(20, 1000)
+        cycles = count(100, 1000)
         for number in range(cycles):
             cycle(number)
         print(f"{cycles} cycles in {time.monotonic() - begun:.0f} s")
