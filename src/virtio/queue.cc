@@ -135,7 +135,7 @@ Result<void> Queue::AddPart(Chain& chain, const Descriptor& descriptor) const {
     chain.readable.emplace_back(bytes);
     chain.readable_bytes += bytes.size();
   }
-  if (chain.readable_bytes + chain.writable_bytes > kMaxChainBytes) {
+  if (chain.readable_bytes + chain.writable_bytes > max_chain_bytes_) {
     return Fail(ErrorCode::kGuestFault, "descriptor chain claims too many bytes");
   }
   return {};

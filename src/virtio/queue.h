@@ -38,8 +38,9 @@ struct QueueLayout {
 
 class Queue {
  public:
-  // What one chain may claim in all: overlapping descriptors could otherwise claim more than guest
-  // memory holds, and one call would take for ever. virtio-blk's limits stay below it.
+  // What one chain may claim in all, unless the device sets another limit: overlapping descriptors
+  // could otherwise claim more than guest memory holds, and one call would take for ever.
+  // virtio-blk's limits stay below it.
   static constexpr uint64_t kMaxChainBytes = 4 << 20;
 
   // kGuestFault when the size is not a power of two within 1..32768, or a ring is misaligned or
@@ -67,6 +68,8 @@ class Queue {
   const QueueLayout& layout() const { return layout_; }
   uint16_t next_available() const { return next_available_; }
   uint16_t next_used() const { return next_used_; }
+  // For a device whose driver offers more at once, in Activate.
+  void SetMaxChainBytes(uint64_t bytes) { max_chain_bytes_ = bytes; }
   // For restore.
   void SetIndices(uint16_t next_available, uint16_t next_used);
 
@@ -85,6 +88,7 @@ class Queue {
   std::span<std::byte> descriptors_;
   std::span<std::byte> available_;
   std::span<std::byte> used_;
+  uint64_t max_chain_bytes_ = kMaxChainBytes;
   bool event_idx_ = false;
   bool is_broken_ = false;
   uint16_t next_available_ = 0;
