@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "devices/balloon/balloon_device.h"
 #include "devices/block/block_device.h"
 #include "devices/rng/rng_device.h"
 #include "devices/serial/serial_log.h"
@@ -40,6 +41,7 @@ struct Devices {
     Add(std::make_unique<BlockDevice>(*LayeredImage::Open(std::move(layers), kDiskBytes), "root"));
     Add(*VsockDevice::Create({}, poller));
     Add(*RngDevice::Create(poller));
+    Add(std::make_unique<BalloonDevice>());
   }
   void Add(std::unique_ptr<VirtioDevice> device) {
     transports.push_back(std::make_unique<MmioTransport>(std::move(device), memory, [] {}));

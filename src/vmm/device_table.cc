@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "devices/balloon/balloon_device.h"
 #include "devices/block/block_device.h"
 #include "devices/rng/rng_device.h"
 #include "devices/vsock/vsock_device.h"
@@ -13,6 +14,8 @@ namespace {
 size_t One(const MachineConfig& /*config*/) { return 1; }
 
 size_t CountDisks(const MachineConfig& config) { return config.disks.size(); }
+
+size_t CountBalloons(const MachineConfig& config) { return config.has_balloon ? 1 : 0; }
 
 Result<std::unique_ptr<VirtioDevice>> CreateBlock(MachineConfig& config, size_t index,
                                                   HostPoller& /*poller*/,
@@ -40,10 +43,17 @@ Result<std::unique_ptr<VirtioDevice>> CreateRng(MachineConfig& /*config*/, size_
   return device;
 }
 
-constexpr std::array<DeviceRow, 3> kTable = {{
+Result<std::unique_ptr<VirtioDevice>> CreateBalloon(MachineConfig& /*config*/, size_t /*index*/,
+                                                    HostPoller& /*poller*/,
+                                                    const DeviceHooks& /*hooks*/) {
+  return std::make_unique<BalloonDevice>();
+}
+
+constexpr std::array<DeviceRow, 4> kTable = {{
     {"block", CountDisks, CreateBlock},
     {"vsock", One, CreateVsock},
     {"rng", One, CreateRng},
+    {"balloon", CountBalloons, CreateBalloon},
 }};
 
 }  // namespace

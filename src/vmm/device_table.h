@@ -28,7 +28,9 @@ struct DeviceRow {
                                                   HostPoller& poller, const DeviceHooks& hooks);
 };
 
-// In the order in which the guest finds them: disks first, so that disk 0 is /dev/vda.
+// In the order in which the guest finds them: disks first, so that disk 0 is /dev/vda. A new row
+// goes last, and is left out of machines restored from snapshots without it: places and names of
+// the devices are part of a snapshot.
 std::span<const DeviceRow> DeviceTable();
 
 }  // namespace space

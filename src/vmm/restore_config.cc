@@ -117,6 +117,8 @@ Result<RestoreConfig> CheckRestore(const wire::RestoreRequest& request, std::vec
   config.machine.vcpus = static_cast<uint32_t>(config.state.vcpus.size());
   config.machine.memory_bytes = config.state.memory_bytes;
   config.machine.serial_limit_bytes = request.serial_limit_bytes;
+  config.machine.has_balloon = std::ranges::any_of(
+      config.state.devices, [](const SavedDevice& device) { return device.name == "balloon"; });
   config.machine.disks = TakeDisks(request.disks, next);
   config.machine.serial_log = std::move(*next++);
   config.machine.exit_record = std::move(*next++);

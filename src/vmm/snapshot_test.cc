@@ -91,6 +91,50 @@ TEST_F(SnapshotTest, Pause_StopsTheGuestAndItsTsc) {
   EXPECT_LT(third.Word(kCounters), khz * 400);
 }
 
+std::vector<std::string> DeviceNames(const Files& files) {
+  std::vector<std::string> names;
+  for (const SavedDevice& device : files.saved->devices) {
+    names.push_back(device.name);
+  }
+  return names;
+}
+
+TEST_F(SnapshotTest, Restore_HasTheDevicesThatTheStateNames) {
+  ASSERT_TRUE(StartCode(kCount).is_ok);
+  Files files = TakeOnceCounted(*this, 1000);
+  ASSERT_TRUE(files.saved);
+  ASSERT_EQ(DeviceNames(files), (std::vector<std::string>{"vsock", "rng", "balloon"}));
+  // As a monitor that had no balloon yet wrote it.
+  files.saved->devices.pop_back();
+  files.state = FileOf(files.saved->Encode());
+  const wire::Reply restored = Restore(files);
+  ASSERT_TRUE(restored.is_ok) << restored.message;
+  const Files still = Take(*other_, {});
+  ASSERT_TRUE(still.saved);
+  EXPECT_EQ(DeviceNames(still), (std::vector<std::string>{"vsock", "rng"}));
+  ASSERT_TRUE(Ask(*other_, wire::ResumeRequest{}).is_ok);
+  EXPECT_EQ(StateOf(*other_), wire::VmState::kRunning);
+}
+
+TEST_F(SnapshotTest, Restore_RefusesDevicesInOtherPlacesOrNumbers) {
+  ASSERT_TRUE(StartCode(kCount).is_ok);
+  Files files = Take(*this, {});
+  ASSERT_TRUE(files.saved);
+  const std::vector<SavedDevice> devices = files.saved->devices;
+  ASSERT_EQ(devices.size(), 3U);
+  for (const std::vector<size_t>& places : {std::vector<size_t>{0, 1, 2, 2}, {2, 0, 1}, {0, 2}}) {
+    files.saved->devices.clear();
+    for (const size_t place : places) {
+      files.saved->devices.push_back(devices[place]);
+    }
+    files.state = FileOf(files.saved->Encode());
+    VmmUnderTest other;
+    other.Begin();
+    EXPECT_FALSE(RestoreInto(other, files).is_ok) << places.size();
+    other.End();
+  }
+}
+
 // Writes the golden file of a new version of the state: run it by name, with the file to write in
 // SPACE_GOLDEN. Older files stay, each with its reader's test (saved_state_test.cc).
 TEST_F(SnapshotTest, DISABLED_WriteGoldenState) {

@@ -34,6 +34,7 @@ struct MachineConfig {
   std::vector<DiskConfig> disks;
   UniqueFd serial_log;
   uint64_t serial_limit_bytes = 0;  // 0: no serial port
+  bool has_balloon = true;          // not in snapshots of monitors that had none yet
   UniqueFd exit_record;
 };
 
