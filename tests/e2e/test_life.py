@@ -103,6 +103,32 @@ class Life(unittest.TestCase):
         sandbox = self.node.ok("create", "--timeout", "20s").strip()
         self.assertTrue(wait_for(lambda: sandbox not in [e["sandboxID"] for e in self.node.listing()], 60))
 
+    def test_memory_that_the_guest_frees_goes_back_to_the_host(self):
+        sandbox = self.node.create()
+        self.node.sh(sandbox, "head -c 20000000 /dev/urandom > /dev/shm/kept")
+        kept = self.node.sh(sandbox, "md5sum < /dev/shm/kept")
+
+        def private_mib():
+            pid = json.loads(self.node.ok("inspect", sandbox, "--json"))["pid"]
+            return int(self.node.host(f"grep RssAnon /proc/{pid}/status").split()[1]) >> 10
+
+        self.node.sh(sandbox, "head -c 104857600 /dev/zero > /dev/shm/freed")
+        full = private_mib()
+        self.assertGreater(full, 100)
+        self.node.sh(sandbox, "rm /dev/shm/freed")
+        started = time.monotonic()
+        self.assertTrue(wait_for(lambda: private_mib() <= full - 60, 60), f"{full} MiB, later {private_mib()} MiB")
+        print(f"{full} MiB, {private_mib()} MiB {time.monotonic() - started:.1f} s after the guest freed 100 MiB")
+        # What it took before and takes again is whole, also after a snapshot of memory with dropped pages.
+        script = "head -c 60000000 /dev/zero | tr '\\0' x > /dev/shm/again; md5sum < /dev/shm/again"
+        again = self.node.sh(sandbox, script)
+        self.node.ok("pause", sandbox, timeout=PATIENCE * 2)
+        self.node.ok("resume", sandbox, timeout=PATIENCE * 3)
+        self.assertEqual(self.node.sh(sandbox, "md5sum < /dev/shm/kept"), kept)
+        self.assertEqual(self.node.sh(sandbox, "md5sum < /dev/shm/again"), again)
+        self.assertEqual(self.node.sh(sandbox, script), again)
+        self.assertEqual(self.node.sh(sandbox, "cat /sys/bus/virtio/drivers/virtio_balloon/virtio*/status"), "0x0000000f")
+
 
 class WrongInput(unittest.TestCase):
     node = None
