@@ -61,7 +61,7 @@ struct ResumeSpec {
 };
 struct PoolEntry {
   std::string template_id;  // "base@2c-1024m-8192d", as a client would write it
-  std::string state;        // "building", "ready", "draining"
+  std::string state;        // "building", "ready", "idle" (emptied, nobody used it), "draining"
   unsigned ready = 0;
   unsigned making = 0;
   unsigned low = 0;
@@ -234,6 +234,7 @@ class Node {
   void Drain(const VariantPointer& variant);
   asio::awaitable<void> UpkeepLoop();
   uint64_t PooledBytes() const;
+  bool IsIdle(const Variant& variant) const;
   // take_snapshot.cc
   asio::awaitable<Result<ImagePointer>> TakeSnapshot(SandboxPointer sandbox, SnapshotOrder order);
   Result<void> BeginSnapshot(const SandboxPointer& sandbox, const SnapshotOrder& order,

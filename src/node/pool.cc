@@ -60,7 +60,10 @@ PoolState Node::pool_state() const {
     entry.template_id = variant->base.id + "@" + std::to_string(variant->size.vcpus) + "c-" +
                         std::to_string(variant->size.memory_mib) + "m-" +
                         std::to_string(variant->size.disk_mib) + "d";
-    entry.state = variant->is_building ? "building" : variant->is_old ? "draining" : "ready";
+    entry.state = variant->is_building ? "building"
+                  : variant->is_old    ? "draining"
+                  : IsIdle(*variant)   ? "idle"
+                                       : "ready";
     entry.ready = static_cast<unsigned>(variant->idle.size());
     entry.making = variant->is_filling ? 1 : 0;
     entry.low = config_.pool_low == 0 ? config_.pool_size : config_.pool_low;
@@ -72,6 +75,12 @@ PoolState Node::pool_state() const {
     state.entries.push_back(std::move(entry));
   }
   return state;
+}
+
+// Its VMs would wait for nobody.
+bool Node::IsIdle(const Variant& variant) const {
+  return !variant.is_default &&
+         Now() - variant.used_at > std::chrono::microseconds(config_.pool_idle_time).count();
 }
 
 uint64_t Node::PooledBytes() const {
@@ -189,11 +198,9 @@ asio::awaitable<void> Node::UpkeepLoop() {
       co_return;
     }
     const Micros now = Now();
-    const Micros idle_time = std::chrono::microseconds(config_.pool_idle_time).count();
     for (auto at = variants_.begin(); at != variants_.end();) {
       const VariantPointer variant = (at++)->second;
-      const bool is_idle = now - variant->used_at > idle_time;
-      if (variant->is_old || (is_idle && !variant->is_default)) {
+      if (variant->is_old || IsIdle(*variant)) {
         Drain(variant);
       }
       if (variant->is_building || variant->is_filling) {
@@ -209,7 +216,7 @@ asio::awaitable<void> Node::UpkeepLoop() {
             catalog_.snapshots().MarkUsed(variant->image->record.id, variant->used_at);
       }
       // One that is used, or always kept, and was not full because of a failure or lack of room.
-      if (!variant->is_old && (variant->is_default || !is_idle) && variant->image != nullptr) {
+      if (!variant->is_old && !IsIdle(*variant) && variant->image != nullptr) {
         http::Spawn(executor_, Refill(variant), "refill");
       }
     }

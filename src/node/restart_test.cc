@@ -102,6 +102,9 @@ TEST(Pool, IsBoundedDrainsWhenUnusedAndLeavesNothing) {
   FillPool(host, 4);  // the other size's are gone after a second; the default's stay
   ASSERT_TRUE(host.Run(host.node().Kill(host.team, made->id)).has_value());
   EXPECT_TRUE(host.RunUntil([&] { return host.Processes().size() == 4; }));
+  for (const PoolEntry& entry : host.node().pool_state().entries) {
+    EXPECT_EQ(entry.state, entry.template_id.starts_with("base@1c-128m") ? "idle" : "ready");
+  }
 }
 
 TEST(Pool, GoesWithTheDaemonAndOneThatWasLeftBehindIsEnded) {

@@ -169,7 +169,8 @@ class Node:
         def is_quiet():
             pools = json.loads(self.ok("pool", "--json"))["templates"]
             return not self.listing() and all(
-                one["state"] != "building" and one["making"] == 0 and one["ready"] >= one["low"] for one in pools)
+                one["state"] in ("idle", "draining")
+                or (one["state"] == "ready" and one["making"] == 0 and one["ready"] >= one["low"]) for one in pools)
         return bool(wait_for(is_quiet))
 
     def listing(self):

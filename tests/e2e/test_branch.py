@@ -36,7 +36,7 @@ class Branch(unittest.TestCase):
         self.assertTrue(wait_for(lambda: counter(self.node, sandbox)[0] > before, 30), sandbox)
 
     def test_copies_hold_memory_and_files_of_one_instant_and_the_source_goes_on(self):
-        source = self.node.create()
+        source = self.node.create(*SMALL)
         start_counter(self.node, source)
         self.node.sh(source, "echo before > /file; echo before > /dev/shm/file; sync")
         number_before = counter(self.node, source)[0]
