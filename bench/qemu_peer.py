@@ -1,7 +1,6 @@
 """QEMU's microvm as the peer: boots the same kernel, initramfs, disks and memory once to the agent's hello, saves it to a
 file, and restores it by -incoming to the agent's answer on vsock, as often as wanted."""
 import os
-import shutil
 import socket
 import subprocess
 import time
@@ -138,6 +137,6 @@ def measure(report, images, folder, memory_mib, vcpus, runs):
         report.note(f"QEMU microvm: {problem}")
         times = []
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        subprocess.run(["rm", "-rf", folder], check=False)  # the emulated host's Python has no shutil
     report.row(f"QEMU microvm -incoming, {memory_mib} MiB, to agent", times, runs)
     return times
