@@ -10,7 +10,7 @@
 
 namespace space {
 
-// Closed list, mapped once to HTTP (src/api/errors.cc) and once to Connect codes (src/agent).
+// Closed list, mapped once to HTTP (src/http) and once to Connect codes (src/agent).
 enum class ErrorCode {
   kInvalidArgument,
   kUnauthenticated,

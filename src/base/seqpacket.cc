@@ -144,4 +144,42 @@ Result<PeerCredentials> PeerOf(int socket) {
   return PeerCredentials{credentials.pid, credentials.uid};
 }
 
+Result<void> NameSenders(int socket) {
+  const int on = 1;
+  if (::setsockopt(socket, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) != 0) {
+    return FailErrno("ask for the names of senders");
+  }
+  return {};
+}
+
+Result<pid_t> ReceiveSender(int socket) {
+  char byte = 0;
+  iovec part = {&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(ucred))];
+  msghdr message = {};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  ssize_t got = -1;
+  do {
+    got = ::recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  } while (got < 0 && errno == EINTR);
+  if (got < 0 && errno != EAGAIN) {
+    return FailErrno("receive");
+  }
+  if (got <= 0) {
+    return Fail(got < 0 ? ErrorCode::kTimeout : ErrorCode::kUnavailable,
+                got < 0 ? "nothing came" : "the other side has closed");
+  }
+  const cmsghdr* header = CMSG_FIRSTHDR(&message);
+  if (header == nullptr || header->cmsg_level != SOL_SOCKET ||
+      header->cmsg_type != SCM_CREDENTIALS) {
+    return Fail(ErrorCode::kInternal, "the sender is not named");
+  }
+  ucred sender = {};
+  std::memcpy(&sender, CMSG_DATA(header), sizeof(sender));
+  return sender.pid;
+}
+
 }  // namespace space

@@ -38,4 +38,10 @@ struct PeerCredentials {
 };
 Result<PeerCredentials> PeerOf(int socket);
 
+// Whoever sends from now on is named by the kernel.
+Result<void> NameSenders(int socket);
+// One byte, and the process that sent it, as numbered here. On a socket of NameSenders; never
+// waits: kTimeout when nothing is there, kUnavailable when the other side has closed.
+Result<pid_t> ReceiveSender(int socket);
+
 }  // namespace space

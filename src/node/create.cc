@@ -127,9 +127,9 @@ asio::awaitable<Result<SandboxRecord>> Node::CreateOnce(CreateSpec spec,
   VariantPointer variant;
   ImagePointer image;
   if (plan.snapshot) {
-    SPACE_CO_TRY(image, LoadImage(*plan.snapshot), "create sandbox");
+    SPACE_CO_TRY(image, LoadImage(*plan.snapshot), "");
   } else if (config_.use_snapshots) {
-    SPACE_CO_TRY(variant, FindVariant(plan.base, plan.size), "create sandbox");
+    SPACE_CO_TRY(variant, FindVariant(plan.base, plan.size), "");
     if (const SandboxPointer pooled = TakePooled(variant)) {
       record.id = pooled->record.id;
       record.vmm_pid = pooled->record.vmm_pid;
@@ -151,7 +151,7 @@ asio::awaitable<Result<SandboxRecord>> Node::CreateOnce(CreateSpec spec,
       *guest_failed = false;
       record = MakeRecord(spec, plan);
     }
-    SPACE_CO_TRY(image, co_await EnsureImage(variant), "create sandbox");
+    SPACE_CO_TRY(image, co_await EnsureImage(variant), "");
   }
   auto sandbox = std::make_shared<Sandbox>(executor_, config_.data_dir, std::move(record));
   sandbox->is_in_hands = true;
@@ -215,7 +215,7 @@ asio::awaitable<Result<SandboxRecord>> Node::FinishCreate(SandboxPointer sandbox
     started = Fail(ErrorCode::kUnavailable, "sandbox ended while it was created");
   }
   if (!started) {
-    Error error = std::move(started).error().While("create sandbox");
+    Error error = std::move(started).error();
     *guest_failed =
         *guest_failed || (!sandbox->end_reason && error.code() == ErrorCode::kUnavailable);
     co_await Discard(sandbox, error);

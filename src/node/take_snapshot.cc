@@ -9,8 +9,10 @@
 #include "base/random.h"
 #include "base/units.h"
 #include "catalog/json.h"
+#include "http/spawn.h"
 #include "node/blocking.h"
 #include "node/node.h"
+#include "node/snapshot_room.h"
 #include "node/turn.h"
 
 namespace space {
@@ -164,11 +166,25 @@ asio::awaitable<Result<ImagePointer>> Node::TakeSnapshot(SandboxPointer sandbox,
   fds.push_back(std::move(state));
   fds.push_back(std::move(memory.fd));
   fds.push_back(std::move(top.fd));
-  if (auto begun = BeginSnapshot(sandbox, order, top.layer); !begun) {
+  auto room = SnapshotRoom::Make(executor_, static_cast<pid_t>(source.vmm_pid), {});
+  Result<void> begun = room ? Result<void>() : Fail(room.error());
+  if (begun) {
+    begun = BeginSnapshot(sandbox, order, top.layer);
+  }
+  if (!begun) {
     layers_->RemoveSnapshotFiles(image->record.id);
     co_return Fail(std::move(begun).error().While("snapshot"));
   }
+  if (*room) {
+    request.child_waits = true;
+    fds.push_back((*room)->TakeGate());
+    http::Spawn(executor_, SnapshotRoom::LetChildIn(*room), "snapshot_child");
+  }
   auto reply = co_await sandbox->vmm->Snapshot(request, std::move(fds), kSnapshotLimitMs);
+  if (*room) {
+    (*room)->Close();
+    room->reset();
+  }
   if (sandbox->is_gone || chains.root.empty()) {  // its VM ended, and it was buried
     layers_->RemoveSnapshotFiles(image->record.id);
     co_return Fail(ErrorCode::kUnavailable, "snapshot: the VM ended");

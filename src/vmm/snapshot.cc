@@ -78,13 +78,15 @@ class Standstill {
 }  // namespace
 
 Result<Snapshot::Targets> Snapshot::CheckTargets(const Machine& machine,
+                                                 const wire::SnapshotRequest& request,
                                                  std::vector<UniqueFd> fds) {
   const std::vector<uint64_t> disks = machine.WritableDisks();
-  if (fds.size() != 2 + disks.size()) {
+  const size_t needed = 2 + disks.size() + (request.child_waits ? 1 : 0);
+  if (fds.size() != needed) {
     return Fail(ErrorCode::kInvalidArgument,
-                std::to_string(fds.size()) + " descriptors came, " +
-                    std::to_string(2 + disks.size()) +
-                    " are needed (state, memory layer, a new top for each writable disk)");
+                std::to_string(fds.size()) + " descriptors came, " + std::to_string(needed) +
+                    " are needed (state, memory layer, a new top for each writable disk" +
+                    (request.child_waits ? ", a socket for the child)" : ")"));
   }
   Targets targets;
   targets.state = std::move(fds[0]);
@@ -99,6 +101,9 @@ Result<Snapshot::Targets> Snapshot::CheckTargets(const Machine& machine,
     SPACE_TRY_VOID(CheckTop(fds[2 + at], disks[at]), "new top " + std::to_string(at));
     targets.disk_tops.push_back(std::move(fds[2 + at]));
   }
+  if (request.child_waits) {
+    targets.gate = std::move(fds.back());
+  }
   return targets;
 }
 
@@ -111,7 +116,7 @@ Result<std::unique_ptr<Snapshot>> Snapshot::Take(Machine& machine, PageScan& sca
                     ", the machine has " + std::to_string(machine.memory_layers().size()));
   }
   auto snapshot = std::unique_ptr<Snapshot>(new Snapshot());
-  SPACE_TRY(snapshot->targets_, CheckTargets(machine, std::move(fds)), "snapshot");
+  SPACE_TRY(snapshot->targets_, CheckTargets(machine, request, std::move(fds)), "snapshot");
   const Time begun = steady_clock::now();
   Standstill standstill(machine, request.stays_paused);
   SPACE_TRY_VOID(standstill.Begin(), "snapshot: stop the guest");
@@ -174,7 +179,8 @@ Result<void> Snapshot::Fork(const Machine& machine, const wire::SnapshotRequest&
                           .memory_fd = targets_.memory.get(),
                           .state_fd = targets_.state.get(),
                           .frozen_disks = frozen_disks,
-                          .is_durable = request.is_durable};
+                          .is_durable = request.is_durable,
+                          .gate_fd = targets_.gate.get()};
   if (frozen_disks.size() > SnapshotWork::kMaxFrozenDisks) {
     return Fail(ErrorCode::kInternal, "too many disks");
   }
@@ -200,6 +206,7 @@ Result<void> Snapshot::Fork(const Machine& machine, const wire::SnapshotRequest&
     return FailErrno("fork the child that writes the snapshot");
   }
   child_ = UniqueFd(pidfd);
+  targets_.gate = UniqueFd();
   return {};
 }
 

@@ -37,11 +37,13 @@ class Snapshot {
     UniqueFd memory;
     LayerId memory_id{};
     std::vector<UniqueFd> disk_tops;
+    UniqueFd gate;  // of the child
   };
   using Time = std::chrono::steady_clock::time_point;
 
   Snapshot() = default;
-  static Result<Targets> CheckTargets(const Machine& machine, std::vector<UniqueFd> fds);
+  static Result<Targets> CheckTargets(const Machine& machine, const wire::SnapshotRequest& request,
+                                      std::vector<UniqueFd> fds);
   // With the vCPUs parked. `has_changed`: the disks' tops were changed when it failed.
   Result<void> Freeze(Machine& machine, PageScan& scan, const wire::SnapshotRequest& request,
                       bool& has_changed);

@@ -2,6 +2,7 @@
 
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -40,6 +41,23 @@ int WriteState(int fd, std::string_view state) noexcept {
   return 0;
 }
 
+// Says who it is and waits to be let in. ECANCELED when nobody is there.
+int PassGate(int gate) noexcept {
+  const char here = 0;
+  char answer = 0;
+  ssize_t got = ::send(gate, &here, 1, MSG_NOSIGNAL);
+  while (got == 1) {
+    got = ::recv(gate, &answer, 1, 0);
+    if (got == 1) {
+      return 0;
+    }
+    if (got < 0 && errno == EINTR) {
+      got = 1;
+    }
+  }
+  return ECANCELED;
+}
+
 int Sync(const SnapshotWork& work) noexcept {
   for (const int fd : {work.memory_fd, work.state_fd}) {
     if (::fdatasync(fd) != 0) {
@@ -66,16 +84,22 @@ void RunSnapshotChild(const SnapshotWork& work) noexcept {
   ::sigaction(SIGXFSZ, &action, nullptr);
   // Nobody waits for this snapshot when the parent is gone.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  std::array<int, SnapshotWork::kMaxFrozenDisks + 2> kept{};
+  std::array<int, SnapshotWork::kMaxFrozenDisks + 3> kept{};
   size_t count = 0;
   kept[count++] = work.memory_fd;
   kept[count++] = work.state_fd;
+  if (work.gate_fd >= 0) {
+    kept[count++] = work.gate_fd;
+  }
   for (const int fd : work.frozen_disks) {
     kept[count++] = fd;
   }
   std::sort(kept.begin(), kept.begin() + static_cast<ptrdiff_t>(count));
   CloseOthers(std::span(kept).first(count));
-  int error = WriteFrozen(*work.plan, *work.memory, work.memory_fd);
+  int error = work.gate_fd >= 0 ? PassGate(work.gate_fd) : 0;
+  if (error == 0) {
+    error = WriteFrozen(*work.plan, *work.memory, work.memory_fd);
+  }
   if (error == 0) {
     error = WriteState(work.state_fd, work.state);
   }

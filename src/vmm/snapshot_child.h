@@ -21,6 +21,7 @@ struct SnapshotWork {
   int state_fd = -1;
   std::span<const int> frozen_disks;  // at most kMaxFrozenDisks
   bool is_durable = false;            // fdatasync of everything
+  int gate_fd = -1;                   // SnapshotRequest::child_waits; -1: do not wait
 };
 
 // Exits 0 when all is written, else with the errno of what failed.

@@ -104,6 +104,37 @@ TEST_F(SnapshotFaultTest, Snapshot_WhileAnotherIsWrittenIsAConflict) {
   EXPECT_EQ(std::get<wire::SnapshotReply>(packet->message).error, "");
 }
 
+TEST_F(SnapshotFaultTest, Snapshot_ChildWritesNothingBeforeItIsLetIn) {
+  ASSERT_TRUE(StartCode(kDirty).is_ok);
+  TakeOnceCounted(*this, 5000);
+  for (const bool is_let_in : {false, true}) {
+    const UniqueFd state = FileOf("");
+    const UniqueFd memory = NewLayer(kMemory);
+    auto [ours, theirs] = *MakeSocketPair(SOCK_STREAM);
+    ASSERT_TRUE(NameSenders(ours.get()));
+    wire::SnapshotRequest request;
+    request.child_waits = true;
+    Send(1, request, {state.get(), memory.get(), theirs.get()});
+    theirs = UniqueFd();
+    pollfd ready = {ours.get(), POLLIN, 0};
+    ASSERT_EQ(::poll(&ready, 1, 10'000), 1);
+    const Result<pid_t> child = ReceiveSender(ours.get());
+    ASSERT_TRUE(child) << child.error().message();
+    EXPECT_NE(*child, ::getpid());
+    EXPECT_EQ(*FileSize(state.get()), 0U);
+    if (is_let_in) {
+      ASSERT_EQ(::send(ours.get(), "", 1, MSG_NOSIGNAL), 1);
+    }
+    ours = UniqueFd();
+    const std::optional<wire::VmmPacket> packet = Next();
+    ASSERT_TRUE(packet);
+    const auto* reply = std::get_if<wire::SnapshotReply>(&packet->message);
+    ASSERT_NE(reply, nullptr);
+    EXPECT_EQ(reply->error.empty(), is_let_in) << reply->error;
+    EXPECT_EQ(*FileSize(state.get()) != 0, is_let_in);
+  }
+}
+
 TEST_F(SnapshotFaultTest, Kill_WhileTheChildWritesLeavesNoChild) {
   ASSERT_TRUE(StartCode(kDirty).is_ok);
   TakeOnceCounted(*this, 5000);

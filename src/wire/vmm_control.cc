@@ -201,6 +201,7 @@ void Put(ByteWriter& out, const SnapshotRequest& snapshot) {
   out.Put(static_cast<uint8_t>(snapshot.is_durable));
   out.Put(static_cast<uint8_t>(snapshot.stays_paused));
   out.Put(snapshot.max_bytes);
+  out.Put(static_cast<uint8_t>(snapshot.child_waits));
 }
 Result<VmmMessage> GetSnapshot(ByteReader& in) {
   SnapshotRequest snapshot;
@@ -208,6 +209,7 @@ Result<VmmMessage> GetSnapshot(ByteReader& in) {
   SPACE_TRY(snapshot.is_durable, GetBool(in, "durable"), "snapshot");
   SPACE_TRY(snapshot.stays_paused, GetBool(in, "stays paused"), "snapshot");
   SPACE_TRY(snapshot.max_bytes, in.Get<uint64_t>(), "max bytes");
+  SPACE_TRY(snapshot.child_waits, GetBool(in, "child waits"), "snapshot");
   return snapshot;
 }
 

@@ -62,8 +62,9 @@ struct ResumeRequest {};
 // A snapshot of a running or paused machine. Descriptors: the state's file (empty, read-write), the
 // new memory layer (made by CreateSparseLayer for the memory's size), then for each writable disk,
 // in their order, a new empty top layer: it takes the writes from the snapshot on and the old top
-// is frozen. Answered by SnapshotReply when the layer is written, while the guest has long gone on;
-// Reply with an error when it was refused and nothing has changed. One at a time.
+// is frozen; last, with child_waits, a stream socket. Answered by SnapshotReply when the layer is
+// written, while the guest has long gone on; Reply with an error when it was refused and nothing
+// has changed. One at a time.
 struct SnapshotRequest {
   // The new layer stands on so many of the machine's bottom memory layers; what lies above those
   // (in mapped layers or written since) goes into it. All of them is the smallest snapshot.
@@ -71,6 +72,10 @@ struct SnapshotRequest {
   bool is_durable = false;    // fdatasync of everything before the reply
   bool stays_paused = false;  // the guest does not go on afterwards
   uint64_t max_bytes = 0;     // refused when more memory than this would be written; 0: no limit
+  // The child that writes sends a byte over that socket, whose kernel tells who it is, and writes
+  // once a byte has come back: until then it can be moved to another cgroup, which pays for the
+  // layer.
+  bool child_waits = false;
 };
 
 // After the restore: which pages were touched, into the descriptor's empty file

@@ -38,13 +38,14 @@ TEST(VmmControl, Restore_SurvivesTheWire) {
 }
 
 TEST(VmmControl, Snapshot_SurvivesTheWire) {
-  const auto asked = DecodeVmmPacket(Encode({8, SnapshotRequest{2, true, false, 99}}));
+  const auto asked = DecodeVmmPacket(Encode({8, SnapshotRequest{2, true, false, 99, true}}));
   ASSERT_TRUE(asked.has_value());
   const auto& request = std::get<SnapshotRequest>(asked->message);
   EXPECT_EQ(request.kept_memory_layers, 2U);
   EXPECT_TRUE(request.is_durable);
   EXPECT_FALSE(request.stays_paused);
   EXPECT_EQ(request.max_bytes, 99U);
+  EXPECT_TRUE(request.child_waits);
   const SnapshotReply reply{.error = "disk full",
                             .pause_us = 1,
                             .park_us = 2,

@@ -120,6 +120,42 @@ class Branch(unittest.TestCase):
             self.assertEqual(list(pool.map(lambda one: self.node.sh(one, "cat /dev/shm/who"), children)),
                              ["mine"] * number)
 
+    def test_a_source_at_its_memory_limit_is_forked_and_no_dying_group_is_left(self):
+        group = "/sys/fs/cgroup/space-test"
+        self.node.host(f"echo +memory > /sys/fs/cgroup/cgroup.subtree_control; mkdir {group}")
+        # After the kill of setUp, which is done before it.
+        self._cleanups.insert(0, (self.node.host, (f"! [ -e {group} ] || rmdir {group}",), {}))
+        dying = int(self.node.host("sed -n 's/nr_dying_descendants //p' /sys/fs/cgroup/cgroup.stat"))
+        source = self.node.create(*SMALL)
+        vmm = json.loads(self.node.ok("inspect", "--json", source))["vmmPid"]
+        self.node.host(f"echo {vmm} > {group}/cgroup.procs")
+        self.node.put(source, "dirty.py")
+        self.node.background(source, "exec python3 /root/dirty.py 80")
+
+        def rounds(sandbox):
+            return int(self.node.sh(sandbox, "cat /dev/shm/rounds 2>/dev/null || echo 0"))
+        self.assertTrue(wait_for(lambda: rounds(source) > 1))
+        # A tenth of what it writes in a round may come on top: copies of all of it would end it.
+        limit = self.node.host(f"sync; echo $(( $(cat {group}/memory.current) + 8388608 )) > {group}/memory.max;"
+                               f"cat {group}/memory.max").strip()
+        (child,), timings = self.node.fork(source)
+        before = rounds(source)
+        print(f"{int(limit) >> 20} MiB allowed, {timings['dirtyPages'] // 256} MiB dirty")
+        self.assertGreater(timings["dirtyPages"] * 4096, 80 << 20)
+        for name, sandbox in (("source", source), ("child", child)):
+            self.assertTrue(wait_for(lambda one=sandbox: rounds(one) > before), f"{name}: " + self.node.host(
+                f"cd {group} && cat cgroup.procs memory.current memory.max memory.events"))
+        self.assertEqual(self.node.host(f"cat {group}/memory.max; grep -c '^oom_kill [^0]' {group}/memory.events || true").split(),
+                         [limit, "0"])
+        # The child goes on with the layer; the group goes. Page cache may hold a dead group until it is reclaimed, as it
+        # is here; the memory of a layer could not be.
+        self.node.ok("kill", source)
+        self.node.host(f"rmdir {group}")
+        self.assertTrue(wait_for(lambda: int(self.node.host(
+            "sync; echo 3 > /proc/sys/vm/drop_caches;"
+            "sed -n 's/nr_dying_descendants //p' /sys/fs/cgroup/cgroup.stat")) <= dying, 60))
+        self.assertEqual(self.node.sh(child, "cat /dev/shm/mismatch 2>/dev/null || echo whole"), "whole")
+
     def test_wrong_forks_are_refused_by_name(self):
         source = self.node.create(*SMALL)
         for body, word in (({"count": 0}, "count"), ({"count": 101}, "count"), ({"count": "2"}, "count"),
