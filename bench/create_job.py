@@ -37,7 +37,15 @@ def one_by_one(report, runs):
     report.row("first command after it", commands, runs)
     report.row("create and first command", both, runs)
     report.row("bare KVM floor", floors)
+    report.row("a request that does nothing (404)", [nothing() for _ in range(runs)])
     return creates, median(floors)
+
+
+def nothing():
+    """What client, connection and the daemon's HTTP take by themselves here."""
+    begun = time.monotonic()
+    client.api("GET", "/nothing-here")
+    return client.elapsed(begun)
 
 
 def burst(size):

@@ -100,7 +100,7 @@ class QemuPeer:
 
             lines.readline()
             ask('{"execute":"qmp_capabilities"}')
-            ask('{"execute":"stop"}')
+            # Not stopped before: what was stopped when it was saved is stopped when it is restored.
             # Unlimited: the default throttles to 128 MiB/s.
             ask('{"execute":"migrate-set-parameters","arguments":{"max-bandwidth":1099511627776}}')
             ask(f'{{"execute":"migrate","arguments":{{"uri":"exec:cat > {self.state}"}}}}')

@@ -160,6 +160,9 @@ asio::awaitable<Result<void>> LifeCycle::Freeze(std::string_view body) {
   rpc::rest::FreezeRequest request;
   SPACE_CO_TRY_VOID(Decode(Codec::kJson, body, request), "freeze");
   SPACE_CO_TRY_VOID(co_await guest_.freezer.Freeze(kFreezeLimit), "freeze");
+  if (request.only_processes()) {
+    co_return Result<void>();
+  }
   auto prepared = co_await PrepareSnapshot(request.template_());
   if (!prepared) {
     (void)guest_.freezer.Thaw();

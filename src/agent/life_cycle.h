@@ -3,8 +3,8 @@
 //
 //   /init       settings; with "restore" the guest is first made unique and right again, in the
 //               order of Restore below, and at last everything thaws (also what was not frozen)
-//   /freeze     {"template": bool}: all but the agent stands still, and disks are synced; a
-//               template loses its identity too
+//   /freeze     {"template": bool, "onlyProcesses": bool}: all but the agent stands still, and
+//               disks are synced unless left out; a template loses its identity too
 //   /unfreeze   undoes the standing still
 // Answers 204, or {"code":..,"message":..} whose message begins with the step that failed. After
 // a failed restore the guest stays frozen: it is not to be served. After a failed /freeze it runs.

@@ -54,7 +54,7 @@ std::string InitBody(const SandboxRecord& record, InitKind kind) {
   if (kind != InitKind::kBooted) {
     std::array<std::byte, kEntropyBytes> entropy{};
     FillRandom(entropy);
-    json::object restore = {{"entropy", Base64(entropy)}, {"hooks", true}};
+    json::object restore = {{"entropy", Base64(entropy)}, {"hooks", kind != InitKind::kPooled}};
     if (kind == InitKind::kRestored) {
       restore["machineId"] = RandomHex(16);
     }
@@ -64,10 +64,15 @@ std::string InitBody(const SandboxRecord& record, InitKind kind) {
   return json::serialize(body);
 }
 
-// `make_body` runs when the connection stands.
-asio::awaitable<Result<void>> CallAgent(std::shared_ptr<VmmClient> vmm, std::string method,
-                                        std::string target,
-                                        std::function<std::string()> make_body) {
+struct AgentCall {
+  std::string method;
+  std::string target;
+  std::function<std::string()> make_body;  // runs when the connection stands
+  http::Headers more_headers;
+  bool keeps_line = false;  // for the next call
+};
+
+asio::awaitable<Result<http::ClientConnection>> ReachAgent(std::shared_ptr<VmmClient> vmm) {
   const auto give_up_at = std::chrono::steady_clock::now() + kConnectLimit;
   auto stream = co_await vmm->ConnectGuest(wire::kEnvdPort, kCallLimitMs);
   while (!stream && stream.error().code() == ErrorCode::kTimeout &&
@@ -77,21 +82,60 @@ asio::awaitable<Result<void>> CallAgent(std::shared_ptr<VmmClient> vmm, std::str
   if (!stream) {
     co_return Fail(std::move(stream).error().While("reach agent"));
   }
-  http::ClientConnection connection(*std::move(stream));
+  co_return http::ClientConnection(*std::move(stream));
+}
+
+asio::awaitable<Result<http::SimpleResponse>> CallOn(http::ClientConnection& line,
+                                                     const AgentCall& call) {
   http::RequestHead head;
-  head.method = std::move(method);
-  head.target = target;
-  head.headers = {{"Host", "envd"}, {"Content-Type", "application/json"}};
-  SPACE_CO_TRY(
-      const http::SimpleResponse response,
-      co_await http::Call(connection, std::move(head), make_body(), kAnswerBytes, kCallLimitMs),
-      "call " + target);
-  if (response.head.status / 100 != 2) {
-    co_return Fail(ErrorCode::kInternal, "the agent refused " + target + ": " +
-                                             std::to_string(response.head.status) + " " +
-                                             Printable(response.body.substr(0, 300)));
+  head.method = call.method;
+  head.target = call.target;
+  head.headers = call.more_headers;
+  head.headers.Set("Host", "envd");
+  if (!head.headers.Find("Content-Type")) {
+    head.headers.Set("Content-Type", "application/json");
+  }
+  auto body = call.make_body();
+  co_return co_await http::Call(line, std::move(head), std::move(body), kAnswerBytes, kCallLimitMs);
+}
+
+// All of these calls may be made twice.
+asio::awaitable<Result<void>> CallAgent(std::shared_ptr<VmmClient> vmm, AgentCall call) {
+  Result<http::SimpleResponse> response = Fail(ErrorCode::kUnavailable, "no connection is kept");
+  std::optional<http::ClientConnection> line = vmm->TakeAgentLine();
+  if (line) {
+    response = co_await CallOn(*line, call);
+  }
+  if (!response && response.error().code() == ErrorCode::kUnavailable) {
+    SPACE_CO_TRY(line, co_await ReachAgent(vmm), "call " + call.target);
+    response = co_await CallOn(*line, call);
+  }
+  if (!response) {
+    co_return Fail(std::move(response).error().While("call " + call.target));
+  }
+  if (response->head.status / 100 != 2) {
+    co_return Fail(ErrorCode::kInternal, "the agent refused " + call.target + ": " +
+                                             std::to_string(response->head.status) + " " +
+                                             Printable(response->body.substr(0, 300)));
+  }
+  if (call.keeps_line && line->reusable()) {
+    vmm->KeepAgentLine(*std::move(line));
   }
   co_return Result<void>();
+}
+
+std::string StartBody(const std::vector<std::string>& command) {
+  json::array arguments;
+  for (size_t at = 1; at < command.size(); ++at) {
+    arguments.emplace_back(command[at]);
+  }
+  const std::string text = json::serialize(json::object{
+      {"process", {{"cmd", command.at(0)}, {"args", std::move(arguments)}}}, {"stdin", false}});
+  std::string frame(5, '\0');  // Connect: no flags, the length, most significant byte first
+  for (size_t at = 0; at < 4; ++at) {
+    frame[1 + at] = static_cast<char>(text.size() >> (24 - 8 * at));
+  }
+  return frame + text;
 }
 
 }  // namespace
@@ -101,24 +145,44 @@ std::string Printable(std::string text) {
   return text;
 }
 
+std::vector<std::string> WarmingCommand() { return {"/bin/bash", "-l", "-c", ":"}; }
+
 asio::awaitable<Result<void>> CheckHealth(std::shared_ptr<VmmClient> vmm) {
-  return CallAgent(std::move(vmm), "GET", "/health", [] { return std::string(); });
+  return CallAgent(std::move(vmm), {"GET", "/health", [] { return std::string(); }, {}});
 }
 
 asio::awaitable<Result<void>> PostInit(std::shared_ptr<VmmClient> vmm, SandboxRecord record,
                                        InitKind kind) {
-  return CallAgent(std::move(vmm), "POST", "/init",
-                   [record = std::move(record), kind] { return InitBody(record, kind); });
+  return CallAgent(
+      std::move(vmm),
+      {"POST", "/init", [record = std::move(record), kind] { return InitBody(record, kind); }, {}});
 }
 
-asio::awaitable<Result<void>> PostFreeze(std::shared_ptr<VmmClient> vmm, bool is_template) {
-  return CallAgent(std::move(vmm), "POST", "/freeze", [is_template] {
-    return std::string(is_template ? R"({"template":true})" : R"({"template":false})");
-  });
+asio::awaitable<Result<void>> PostFreeze(std::shared_ptr<VmmClient> vmm, FreezeKind kind) {
+  const bool is_for_pool = kind == FreezeKind::kOnlyProcesses;
+  return CallAgent(std::move(vmm), {"POST",
+                                    "/freeze",
+                                    [kind, is_for_pool] {
+                                      return json::serialize(
+                                          json::object{{"template", kind == FreezeKind::kTemplate},
+                                                       {"onlyProcesses", is_for_pool}});
+                                    },
+                                    {},
+                                    is_for_pool});
 }
 
 asio::awaitable<Result<void>> PostUnfreeze(std::shared_ptr<VmmClient> vmm) {
-  return CallAgent(std::move(vmm), "POST", "/unfreeze", [] { return std::string("{}"); });
+  return CallAgent(std::move(vmm), {"POST", "/unfreeze", [] { return std::string("{}"); }, {}});
+}
+
+asio::awaitable<Result<void>> RunInGuest(std::shared_ptr<VmmClient> vmm,
+                                         std::vector<std::string> command) {
+  return CallAgent(std::move(vmm), {"POST",
+                                    "/process.Process/Start",
+                                    [body = StartBody(command)] { return body; },
+                                    {{"Content-Type", "application/connect+json"},
+                                     {"Connect-Protocol-Version", "1"},
+                                     {"Authorization", "Basic cm9vdDo="}}});  // root, no password
 }
 
 }  // namespace space

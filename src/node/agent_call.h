@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <boost/asio/awaitable.hpp>
 
@@ -15,8 +16,9 @@ namespace space {
 // GET /health answered.
 asio::awaitable<Result<void>> CheckHealth(std::shared_ptr<VmmClient> vmm);
 
-// kRestored: a copy, which gets what makes it unique; kResumed: the same machine as before.
-enum class InitKind { kBooted, kRestored, kResumed };
+// kRestored: a copy, which gets what makes it unique; kPooled: one that had that in the pool;
+// kResumed: the same machine as before.
+enum class InitKind { kBooted, kRestored, kPooled, kResumed };
 // POST /init: settings, clock, and after a restore fresh randomness. The time is read right
 // before it is sent.
 //   errors: kInternal with the agent's words when it refused
@@ -24,9 +26,17 @@ asio::awaitable<Result<void>> PostInit(std::shared_ptr<VmmClient> vmm, SandboxRe
                                        InitKind kind);
 
 // Stops all of the user's processes and writes the guest's disks out; for a template it also
-// removes what copies must not share.
-asio::awaitable<Result<void>> PostFreeze(std::shared_ptr<VmmClient> vmm, bool is_template);
+// removes what copies must not share. kOnlyProcesses leaves the disks as they are.
+enum class FreezeKind { kKeep, kTemplate, kOnlyProcesses };
+asio::awaitable<Result<void>> PostFreeze(std::shared_ptr<VmmClient> vmm, FreezeKind kind);
 asio::awaitable<Result<void>> PostUnfreeze(std::shared_ptr<VmmClient> vmm);
+
+// Runs a program as root to its end, whatever that is: what it reads and touches is in memory then.
+asio::awaitable<Result<void>> RunInGuest(std::shared_ptr<VmmClient> vmm,
+                                         std::vector<std::string> command);
+
+// What nearly every command of E2B's clients begins with.
+std::vector<std::string> WarmingCommand();
 
 // The guest's own text goes to clients and logs: printable ASCII only.
 std::string Printable(std::string text);

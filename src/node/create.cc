@@ -140,7 +140,7 @@ asio::awaitable<Result<SandboxRecord>> Node::CreateOnce(CreateSpec spec,
       record.origin = "pooled";
       pooled->record = record;
       pooled->chains.root.back()->record.team_id = record.team_id;
-      auto answered = co_await Identify(pooled, InitKind::kRestored);
+      auto answered = co_await Identify(pooled, InitKind::kPooled);
       auto finished = co_await FinishCreate(pooled, std::move(answered), guest_failed);
       if (finished) {
         ++variant->pooled;

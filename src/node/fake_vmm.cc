@@ -209,6 +209,9 @@ asio::awaitable<void> Fake::Agent(Fake& fake, http::Exchange& exchange) {
     const bool is_bad = fake.Is(target == "/freeze" ? "badfreeze" : "badthaw");
     fake.is_frozen = is_bad ? fake.is_frozen : target == "/freeze";
     co_await Reply(exchange, is_bad ? 500 : 204, "");
+  } else if (target == "/process.Process/Start") {
+    [[maybe_unused]] const auto body = co_await exchange.ReadAll(1 << 20);
+    co_await Reply(exchange, 200, "");
   } else if (target == "/memory" || target == "/disk" || target == "/fake/word") {
     co_await Contents(fake, exchange);
   } else if (target == "/frozen") {

@@ -86,7 +86,7 @@ asio::awaitable<Result<void>> Node::PauseNow(SandboxPointer sandbox, bool keep_m
 }
 
 asio::awaitable<Result<ImagePointer>> Node::PauseVm(SandboxPointer sandbox, bool keep_memory) {
-  SPACE_CO_TRY_VOID(co_await PostFreeze(sandbox->vmm, false), "stop processes");
+  SPACE_CO_TRY_VOID(co_await PostFreeze(sandbox->vmm, FreezeKind::kKeep), "stop processes");
   if (!keep_memory) {
     co_return DiskImage(sandbox);
   }

@@ -161,11 +161,15 @@ asio::awaitable<Result<Node::SandboxPointer>> Node::MakePooled(ImagePointer imag
   if (ready) {
     ready = co_await RestoreVm(vm, image);
   }
+  // It becomes a machine of its own here, and has run a command: a create only has to wake it.
   if (ready) {
-    ready = co_await vm->vmm->Request(wire::ResumeRequest{}, {}, kPauseLimitMs);
+    ready = co_await Identify(vm, InitKind::kRestored);
   }
   if (ready) {
-    ready = co_await CheckHealth(vm->vmm);
+    ready = co_await RunInGuest(vm->vmm, WarmingCommand());
+  }
+  if (ready) {
+    ready = co_await PostFreeze(vm->vmm, FreezeKind::kOnlyProcesses);
   }
   if (ready) {
     ready = co_await vm->vmm->Request(wire::PauseRequest{}, {}, kPauseLimitMs);

@@ -33,7 +33,11 @@ TEST(Pool, IsFilledAtTheStartAndGivesItsVms) {
   const json::value init = json::parse(host.Guest(made->id, "GET", "/seen-init"));
   EXPECT_EQ(init.at("envVars").at("E2B_SANDBOX_ID").as_string(), made->id);
   EXPECT_EQ(init.at("accessToken").as_string(), made->envd_token);
-  EXPECT_TRUE(init.as_object().contains("restore"));
+  // It was made unique in the pool.
+  const json::object& restore = init.at("restore").as_object();
+  EXPECT_FALSE(restore.at("hooks").as_bool());
+  EXPECT_FALSE(restore.contains("machineId"));
+  EXPECT_EQ(host.Guest(made->id, "GET", "/frozen"), "no");
   FillPool(host, 3);
   const PoolState state = host.node().pool_state();
   ASSERT_EQ(state.entries.size(), 1U);

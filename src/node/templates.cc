@@ -17,6 +17,7 @@ namespace space {
 namespace {
 
 constexpr int kPagesLimitMs = 60'000;
+const std::vector<std::string> kPython = {"/usr/bin/python3", "-c", "import json, os, re"};
 
 SandboxRecord OwnRecord(const std::string& prefix, const Template& base, const SandboxSize& size,
                         Micros now) {
@@ -135,7 +136,13 @@ asio::awaitable<Result<ImagePointer>> Node::Build(VariantPointer variant) {
 }
 
 asio::awaitable<Result<ImagePointer>> Node::Freeze(SandboxPointer builder, VariantPointer variant) {
-  SPACE_CO_TRY_VOID(co_await PostFreeze(builder->vmm, true), "prepare template");
+  // A template whose image has no such program is only slower.
+  for (const std::vector<std::string>& command : {WarmingCommand(), kPython}) {
+    if (auto ran = co_await RunInGuest(builder->vmm, command); !ran) {
+      log::Warn("template_not_warmed", {{"error", ran.error().message()}});
+    }
+  }
+  SPACE_CO_TRY_VOID(co_await PostFreeze(builder->vmm, FreezeKind::kTemplate), "prepare template");
   SnapshotOrder order;
   order.stays_paused = true;
   SPACE_CO_TRY(ImagePointer image, co_await TakeSnapshot(builder, order), "template");
@@ -179,7 +186,7 @@ asio::awaitable<Result<void>> Node::RecordPages(SandboxPointer trainee, ImagePoi
   SPACE_CO_TRY_VOID(PrepareVm(trainee), "train");
   SPACE_CO_TRY_VOID(co_await RestoreVm(trainee, image), "train");
   SPACE_CO_TRY_VOID(co_await Identify(trainee, InitKind::kRestored), "train");
-  SPACE_CO_TRY_VOID(co_await CheckHealth(trainee->vmm), "train");
+  SPACE_CO_TRY_VOID(co_await RunInGuest(trainee->vmm, WarmingCommand()), "train");
   SPACE_CO_TRY(UniqueFd pages, layers_->CreateFile(layers_->WorkingSetPath(image->record.id)),
                "train");
   std::vector<UniqueFd> fds;

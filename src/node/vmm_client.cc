@@ -37,6 +37,7 @@ void VmmClient::Close() {
     return;
   }
   is_closed_ = true;
+  agent_line_.reset();
   boost::system::error_code ignored;
   socket_.close(ignored);
   for (const auto& [id, pending] : pending_) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <boost/asio/any_io_executor.hpp>
@@ -14,6 +15,7 @@
 
 #include "base/fd.h"
 #include "base/seqpacket.h"
+#include "http/client.h"
 #include "http/event.h"
 #include "http/stream.h"
 #include "wire/vmm_control.h"
@@ -38,6 +40,12 @@ class VmmClient : public std::enable_shared_from_this<VmmClient> {
                                                         std::vector<UniqueFd> fds, int limit_ms);
   // A byte stream to a vsock port of the guest.
   asio::awaitable<Result<http::Stream>> ConnectGuest(uint32_t port, int limit_ms);
+
+  // A connection to the agent that stays open for the next call; empty when there is none.
+  void KeepAgentLine(http::ClientConnection line) { agent_line_ = std::move(line); }
+  std::optional<http::ClientConnection> TakeAgentLine() {
+    return std::exchange(agent_line_, std::nullopt);
+  }
 
   // What the VMM has told so far; `changed` wakes with each of them.
   const std::optional<wire::HelloEvent>& hello() const { return hello_; }
@@ -72,6 +80,7 @@ class VmmClient : public std::enable_shared_from_this<VmmClient> {
   bool is_closed_ = false;
   std::optional<wire::HelloEvent> hello_;
   std::optional<wire::Exit> exit_;
+  std::optional<http::ClientConnection> agent_line_;
 };
 
 }  // namespace space

@@ -256,6 +256,17 @@ class LifeCycleTest(unittest.TestCase):
         self.assertNotEqual(first[8:], second[8:])
         self.assertNotEqual(first[8:], bytes(16))
 
+    def test_freezing_only_processes_leaves_the_template_as_it_is(self):
+        _, count = self.counter()
+        write(self.root + "/etc/machine-id", "mine\n")
+        self.assertEqual(self.post("/freeze", {"onlyProcesses": True})[0], 204)
+        before = count()
+        time.sleep(0.1)
+        self.assertEqual(count(), before)
+        self.assertEqual(read(self.root + "/etc/machine-id"), "mine\n")
+        self.assertEqual(self.restore({"hooks": False})[0], 204)
+        wait_for(lambda: count() > before)
+
     def test_failing_hook_is_named_and_nothing_thaws(self):
         _, count = self.counter()
         self.assertEqual(self.post("/freeze")[0], 204)
