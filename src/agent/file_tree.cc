@@ -21,22 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Result<std::vector<std::string>> SortedNames(const std::string& folder) {
-  const std::unique_ptr<DIR, int (*)(DIR*)> listing(opendir(folder.c_str()), closedir);
-  if (!listing) {
-    return FailErrno("list", folder);
-  }
-  std::vector<std::string> names;
-  while (const dirent* item = readdir(listing.get())) {
-    const std::string_view name = item->d_name;
-    if (name != "." && name != "..") {
-      names.emplace_back(name);
-    }
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 Result<void> ListBelow(const std::string& folder, uint32_t depth, const UserDatabase& users,
                        rpc::filesystem::ListDirResponse& into) {
   auto names = SortedNames(folder);
@@ -82,6 +66,22 @@ Result<void> CopyAcross(const std::string& from, const std::string& to) {
 }
 
 }  // namespace
+
+Result<std::vector<std::string>> SortedNames(const std::string& folder) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> listing(opendir(folder.c_str()), closedir);
+  if (!listing) {
+    return FailErrno("list", folder);
+  }
+  std::vector<std::string> names;
+  while (const dirent* item = readdir(listing.get())) {
+    const std::string_view name = item->d_name;
+    if (name != "." && name != "..") {
+      names.emplace_back(name);
+    }
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
 
 Result<void> MakeFolders(const std::string& path, const User& user) {
   struct stat info {};

@@ -3,12 +3,16 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "agent/proto/filesystem.pb.h"
 #include "agent/users.h"
 #include "base/result.h"
 
 namespace space::agent {
+
+// The names in a folder, without "." and "..".
+Result<std::vector<std::string>> SortedNames(const std::string& folder);
 
 // Makes missing folders of `path` and itself, 0755 and owned by `user`. Existing folders are left
 // alone.

@@ -1,5 +1,4 @@
-// filesystem.Filesystem of envd (E2B.md 3.4): one function per method. Watching directories is not
-// implemented yet and says so.
+// filesystem.Filesystem of envd (E2B.md 3.4): one function per method.
 #pragma once
 
 #include <string_view>
@@ -9,6 +8,7 @@
 #include "agent/rpc.h"
 #include "agent/settings.h"
 #include "agent/users.h"
+#include "agent/watch_service.h"
 
 namespace space::agent {
 
@@ -16,7 +16,7 @@ class FilesystemService {
  public:
   // Both outlive the service; blocking work runs in `pool`.
   FilesystemService(asio::thread_pool& pool, const Settings& settings)
-      : pool_(pool), settings_(settings) {}
+      : pool_(pool), settings_(settings), watch_service_(pool, settings) {}
 
   asio::awaitable<void> Serve(RpcCall& call, std::string_view method);
 
@@ -26,9 +26,20 @@ class FilesystemService {
   asio::awaitable<Result<void>> Move(RpcCall& call);
   asio::awaitable<Result<void>> ListDir(RpcCall& call);
   asio::awaitable<Result<void>> Remove(RpcCall& call);
+  asio::awaitable<Result<void>> WatchDir(RpcCall& call) { return watch_service_.WatchDir(call); }
+  asio::awaitable<Result<void>> CreateWatcher(RpcCall& call) {
+    return watch_service_.CreateWatcher(call);
+  }
+  asio::awaitable<Result<void>> GetWatcherEvents(RpcCall& call) {
+    return watch_service_.GetWatcherEvents(call);
+  }
+  asio::awaitable<Result<void>> RemoveWatcher(RpcCall& call) {
+    return watch_service_.RemoveWatcher(call);
+  }
 
   asio::thread_pool& pool_;
   const Settings& settings_;
+  WatchService watch_service_;
 };
 
 }  // namespace space::agent

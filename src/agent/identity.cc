@@ -1,6 +1,5 @@
 #include "agent/identity.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -8,8 +7,9 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <memory>
 #include <vector>
+
+#include "agent/file_tree.h"
 
 namespace space::agent {
 namespace {
@@ -24,18 +24,9 @@ Result<void> Remove(const std::string& path) {
   return {};
 }
 
-// Names in a folder, none when it cannot be listed.
+// None when it cannot be listed.
 std::vector<std::string> NamesIn(const std::string& folder) {
-  const std::unique_ptr<DIR, int (*)(DIR*)> listing(opendir(folder.c_str()), closedir);
-  std::vector<std::string> names;
-  while (listing) {
-    const dirent* item = readdir(listing.get());
-    if (item == nullptr) {
-      break;
-    }
-    names.emplace_back(item->d_name);
-  }
-  return names;
+  return SortedNames(folder).value_or(std::vector<std::string>());
 }
 
 // nullopt-like: an invalid descriptor when `path` is no regular file.
@@ -114,9 +105,7 @@ Result<void> RemoveIdentity(const std::string& root) {
   }
   std::vector<std::string> homes{root + "/root"};
   for (const std::string& name : NamesIn(root + "/home")) {
-    if (name != "." && name != "..") {
-      homes.push_back(root + "/home/" + name);
-    }
+    homes.push_back(root + "/home/" + name);
   }
   for (const std::string& home : homes) {
     SPACE_TRY_VOID(Remove(home + "/.bash_history"), "histories");

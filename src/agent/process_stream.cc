@@ -1,9 +1,9 @@
 #include "agent/process_stream.h"
 
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
+#include <utility>
 
 #include "agent/base64.h"
+#include "agent/event_stream.h"
 #include "agent/proto/process.pb.h"
 
 namespace space::agent {
@@ -80,46 +80,38 @@ pb::EventResponse EndEvent(const ProcessEnd& end) {
   return response;
 }
 
-asio::awaitable<void> CloseWithPeer(http::Exchange& exchange,
-                                    std::shared_ptr<Subscription> subscription) {
-  co_await exchange.WaitForPeerClose();
-  subscription->Close();
-}
+class ProcessEvents final : public EventSource {
+ public:
+  ProcessEvents(std::shared_ptr<Process> process, std::shared_ptr<Subscription> subscription)
+      : process_(std::move(process)), subscription_(std::move(subscription)) {}
 
-asio::awaitable<void> WriteEvents(RpcCall& call, Process& process, Subscription& subscription,
-                                  Clock::time_point deadline) {
-  auto last_sent = Clock::now();
-  while (!subscription.is_closed()) {
-    if (subscription.error()) {
-      co_return co_await call.EndStream(&*subscription.error());
-    }
-    const std::string batch = TakeBatch(call.codec(), subscription);
+  void Close() override { subscription_->Close(); }
+  bool is_closed() const override { return subscription_->is_closed(); }
+  const std::optional<Error>& error() const override { return subscription_->error(); }
+  std::string TakeBatch(Codec codec) override {
+    std::string batch = space::agent::TakeBatch(codec, *subscription_);
     if (!batch.empty()) {
-      process.OnOutputTaken();
-      if (!co_await call.WriteRaw(batch)) {
-        co_return;
-      }
-      last_sent = Clock::now();
-    } else if (subscription.end()) {
-      if (co_await call.WriteMessage(EndEvent(*subscription.end()))) {
-        co_await call.EndStream();
-      }
-      co_return;
-    } else if (const auto now = Clock::now(); now >= deadline) {
-      const Error error(ErrorCode::kTimeout, "the stream's deadline has passed");
-      co_return co_await call.EndStream(&error);
-    } else if (now >= last_sent + call.keepalive()) {
-      pb::EventResponse keepalive;
-      keepalive.mutable_event()->mutable_keepalive();
-      if (!co_await call.WriteMessage(keepalive)) {
-        co_return;
-      }
-      last_sent = Clock::now();
-    } else {
-      co_await subscription.changed().Wait(std::min(deadline, last_sent + call.keepalive()));
+      process_->OnOutputTaken();
     }
+    return batch;
   }
-}
+  std::optional<Result<std::string>> TakeEnd(Codec codec) override {
+    if (!subscription_->end()) {
+      return std::nullopt;
+    }
+    return AsEnvelope(codec, EndEvent(*subscription_->end()));
+  }
+  std::string Keepalive(Codec codec) const override {
+    pb::EventResponse response;
+    response.mutable_event()->mutable_keepalive();
+    return AsEnvelope(codec, response);
+  }
+  Wake& changed() override { return subscription_->changed(); }
+
+ private:
+  std::shared_ptr<Process> process_;
+  std::shared_ptr<Subscription> subscription_;
+};
 
 }  // namespace
 
@@ -128,11 +120,9 @@ asio::awaitable<void> StreamProcess(RpcCall& call, std::shared_ptr<Process> proc
                                     Clock::time_point deadline) {
   pb::EventResponse start;
   start.mutable_event()->mutable_start()->set_pid(static_cast<uint32_t>(process->pid()));
-  if (co_await call.StartStream() && co_await call.WriteMessage(start)) {
-    asio::co_spawn(co_await asio::this_coro::executor, CloseWithPeer(call.exchange(), subscription),
-                   asio::detached);
-    co_await WriteEvents(call, *process, *subscription, deadline);
-  }
+  std::string first = AsEnvelope(call.codec(), start);
+  std::shared_ptr<EventSource> source = std::make_shared<ProcessEvents>(process, subscription);
+  co_await StreamEvents(call, std::move(first), std::move(source), deadline);
   process->Unsubscribe(subscription);
 }
 

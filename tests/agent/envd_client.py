@@ -54,7 +54,8 @@ class Stream:
                 assert self.response.read() == b"", "bytes after the end of the stream"
                 self.connection.close()
                 return
-            yield json.loads(payload).get("event", {})
+            message = json.loads(payload)
+            yield message.get("event", message)
 
     def close(self):
         self.response.close()

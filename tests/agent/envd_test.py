@@ -635,8 +635,6 @@ class FilesystemTest(WithAgent):
         for _ in range(2):  # removing what is not there succeeds
             self.assertEqual(self.call("Remove", path=self.folder + "/a"), {})
         self.assertEqual(os.listdir(self.folder), [])
-        self.assert_rpc_fails("unimplemented", "filesystem.Filesystem/CreateWatcher",
-                              {"path": self.folder})
 
     def test_names_that_are_no_utf8(self):
         open(os.fsencode(self.folder) + b"/bad\xff", "w").close()
