@@ -1,7 +1,6 @@
 #include "agent/envd.h"
 
 #include <algorithm>
-#include <array>
 #include <ctime>
 
 #include "agent/access.h"
@@ -11,15 +10,14 @@
 #include "agent/respond.h"
 #include "agent/upload.h"
 #include "base/log.h"
+#include "wire/ports.h"
 
 namespace space::agent {
 namespace {
 
-constexpr std::array<std::string_view, 8> kInternalPaths{
-    "/init", "/freeze", "/unfreeze", "/collapse", "/fsfreeze", "/fsthaw", "/upgrade", "/poweroff"};
-
 bool IsInternal(std::string_view path) {
-  return std::find(kInternalPaths.begin(), kInternalPaths.end(), path) != kInternalPaths.end();
+  const auto& all = wire::kInternalPaths;
+  return std::find(all.begin(), all.end(), path) != all.end();
 }
 
 std::string EnvironmentJson(const std::map<std::string, std::string>& environment) {
@@ -78,11 +76,6 @@ asio::awaitable<void> Envd::ServeInternal(http::Exchange& exchange, std::string_
   }
   if (path == "/init" || path == "/freeze" || path == "/unfreeze") {
     co_return co_await life_cycle_.Serve(exchange, path);
-  }
-  if (path == "/poweroff" && on_power_off) {
-    co_await RespondEmpty(exchange, 204);
-    on_power_off();
-    co_return;
   }
   co_await RespondRestError(exchange, 501, std::string(path) + " is not implemented");
 }

@@ -17,8 +17,10 @@
 
 namespace space::agent {
 
-// `Exchange::peer()` of connections that come from the host: only they reach internal paths.
+// `Exchange::peer()` of the daemon's own connections: only they reach internal paths.
 constexpr std::string_view kHostPeer = "host";
+// Of the daemon's connections for its clients.
+constexpr std::string_view kClientPeer = "client";
 
 class Envd {
  public:
@@ -27,8 +29,6 @@ class Envd {
   ProcessTable& processes() { return processes_; }
   // The handler for http::Server.
   asio::awaitable<void> Serve(http::Exchange& exchange);
-  // Set by whoever runs the agent; called after POST /poweroff was answered.
-  std::function<void()> on_power_off;
 
  private:
   asio::awaitable<void> ServeInternal(http::Exchange& exchange, std::string_view path);

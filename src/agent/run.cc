@@ -28,13 +28,13 @@ class Agent {
         envd_(context_.get_executor(), std::move(settings), std::move(guest)),
         server_(context_.get_executor(),
                 [this](http::Exchange& exchange) { return envd_.Serve(exchange); }) {
-    envd_.on_power_off = [this] { context_.stop(); };
   }
 
-  Result<void> ServeHost(UniqueFd listener) {
+  // Connections of the host, served as `peer`.
+  Result<void> ServeHost(UniqueFd listener, std::string_view peer) {
     return AcceptFromHost(context_.get_executor(), std::move(listener),
-                          [this](http::Stream stream) {
-                            server_.ServeConnection(std::move(stream), std::string(kHostPeer));
+                          [this, peer](http::Stream stream) {
+                            server_.ServeConnection(std::move(stream), std::string(peer));
                           });
   }
   Result<void> ServeAnyone(UniqueFd listener) { return server_.Serve(std::move(listener)); }
@@ -50,7 +50,7 @@ class Agent {
         });
   }
 
-  // Until one of `stop_signals` or POST /poweroff.
+  // Until one of `stop_signals`.
   void Run(std::initializer_list<int> stop_signals) {
     asio::signal_set stop(context_);
     for (const int signal : stop_signals) {
@@ -93,8 +93,8 @@ Result<void> RunServe(ServeOptions options) {
     SPACE_TRY(UniqueFd listener, Listen(address), "listen on " + address);
     // A unix socket of mode 0600 is the host's own; TCP may be anyone's.
     const bool is_host = address.starts_with("unix:");
-    auto served =
-        is_host ? agent.ServeHost(std::move(listener)) : agent.ServeAnyone(std::move(listener));
+    auto served = is_host ? agent.ServeHost(std::move(listener), kHostPeer)
+                          : agent.ServeAnyone(std::move(listener));
     SPACE_TRY_VOID(served, "serve " + address);
   }
   agent.Run({SIGTERM, SIGINT});
@@ -106,6 +106,7 @@ Result<void> RunServe(ServeOptions options) {
 
 Result<GuestListeners> ListenInGuest() {
   GuestListeners listeners;
+  SPACE_TRY(listeners.control_vsock, http::ListenVsock(wire::kControlPort), "listen for control");
   SPACE_TRY(listeners.envd_vsock, http::ListenVsock(wire::kEnvdPort), "listen for envd");
   SPACE_TRY(listeners.forward_vsock, http::ListenVsock(wire::kForwardPort), "listen for forwards");
   SPACE_TRY(listeners.envd_tcp, http::ListenTcp("0.0.0.0:49983"), "listen in the guest");
@@ -115,7 +116,8 @@ Result<GuestListeners> ListenInGuest() {
 void RunGuest(GuestListeners listeners, Settings settings, const std::function<void()>& power_off) {
   asio::io_context context(1);
   Agent agent(context, std::move(settings), Guest::OfThisMachine(context.get_executor()));
-  for (auto& served : {agent.ServeHost(std::move(listeners.envd_vsock)),
+  for (auto& served : {agent.ServeHost(std::move(listeners.control_vsock), kHostPeer),
+                       agent.ServeHost(std::move(listeners.envd_vsock), kClientPeer),
                        agent.ServeForwards(std::move(listeners.forward_vsock)),
                        agent.ServeAnyone(std::move(listeners.envd_tcp))}) {
     if (!served) {

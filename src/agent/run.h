@@ -21,6 +21,7 @@ struct ServeOptions {
 Result<void> RunServe(ServeOptions options);
 
 struct GuestListeners {
+  UniqueFd control_vsock;
   UniqueFd envd_vsock;
   UniqueFd envd_tcp;
   UniqueFd forward_vsock;

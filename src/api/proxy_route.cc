@@ -1,17 +1,14 @@
 #include "api/proxy_route.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <optional>
 
 #include "api/router.h"
+#include "wire/ports.h"
 
 namespace space {
 namespace {
-
-constexpr std::array<std::string_view, 7> kInternal = {"init",     "freeze", "unfreeze", "collapse",
-                                                       "fsfreeze", "fsthaw", "upgrade"};
 
 std::optional<uint16_t> ParsePort(std::string_view text) {
   uint16_t port = 0;
@@ -88,8 +85,8 @@ bool IsInternalPath(std::string_view raw_target) {
       path.push_back(segment);
     }
   }
-  return path.size() == 1 &&
-         std::find(kInternal.begin(), kInternal.end(), path[0]) != kInternal.end();
+  const auto& all = wire::kInternalPaths;
+  return path.size() == 1 && std::find(all.begin(), all.end(), "/" + path[0]) != all.end();
 }
 
 }  // namespace space

@@ -74,10 +74,10 @@ struct AgentCall {
 
 asio::awaitable<Result<http::ClientConnection>> ReachAgent(std::shared_ptr<VmmClient> vmm) {
   const auto give_up_at = std::chrono::steady_clock::now() + kConnectLimit;
-  auto stream = co_await vmm->ConnectGuest(wire::kEnvdPort, kCallLimitMs);
+  auto stream = co_await vmm->ConnectGuest(wire::kControlPort, kCallLimitMs);
   while (!stream && stream.error().code() == ErrorCode::kTimeout &&
          std::chrono::steady_clock::now() < give_up_at) {
-    stream = co_await vmm->ConnectGuest(wire::kEnvdPort, kCallLimitMs);
+    stream = co_await vmm->ConnectGuest(wire::kControlPort, kCallLimitMs);
   }
   if (!stream) {
     co_return Fail(std::move(stream).error().While("reach agent"));

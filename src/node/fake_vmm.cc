@@ -259,13 +259,14 @@ void OnConnect(Fake& fake, uint32_t id, uint32_t port, std::vector<UniqueFd> fds
   if (fake.is_paused) {
     return;  // a guest that stands still says nothing
   }
-  if (!stream || (port != wire::kEnvdPort && port != wire::kForwardPort)) {
+  const bool is_agent = port == wire::kEnvdPort || port == wire::kControlPort;
+  if (!stream || (!is_agent && port != wire::kForwardPort)) {
     fake.Send(id, wire::Reply{false, ErrorCode::kUnavailable, "guest refused"});
     return;
   }
   fake.Send(id, wire::Reply{});
-  if (port == wire::kEnvdPort) {
-    fake.agent.ServeConnection(*std::move(stream), "host");
+  if (is_agent) {
+    fake.agent.ServeConnection(*std::move(stream), port == wire::kControlPort ? "host" : "client");
   } else {
     http::Spawn(fake.executor, ServeForward(fake, *std::move(stream)), "forward");
   }

@@ -416,7 +416,7 @@ class RestTest(WithAgent):
 
     def test_internal_paths_are_closed_to_tcp(self):
         outside = Envd(tcp=("127.0.0.1", self.agent.port))
-        for path in ("/init", "/freeze", "/poweroff"):
+        for path in ("/init", "/freeze", "/unfreeze", "/upgrade"):
             self.assertEqual(outside.request("POST", path, "{}")[0].status, 404)
 
 
