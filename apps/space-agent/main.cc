@@ -11,6 +11,7 @@
 #include "agent/pid1/boot.h"
 #include "agent/run.h"
 #include "base/log.h"
+#include "wire/hello.h"
 
 namespace {
 
@@ -104,7 +105,8 @@ int main(int argc, char** argv) {
       return Serve(argc, argv);
     }
     if (command == "version") {
-      std::printf("space-agent %s, envd %s\n", kAgentVersion, kEnvdVersion);
+      std::printf("space-agent %s, envd %s\n", kAgentVersion,
+                  std::string(wire::kEnvdVersion).c_str());
       return 0;
     }
     if (getpid() == 1) {  // the kernel passes unknown words of its command line: they are ignored

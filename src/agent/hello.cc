@@ -18,7 +18,7 @@ Result<void> SayHello() {
   boot_id.erase(boot_id.find_last_not_of('\n') + 1);
   const std::string hello = wire::Encode({.version = wire::Hello::kVersion,
                                           .agent_version = kAgentVersion,
-                                          .envd_version = kEnvdVersion,
+                                          .envd_version = std::string(wire::kEnvdVersion),
                                           .kernel_release = kernel.release,
                                           .boot_id = boot_id});
 

@@ -6,7 +6,6 @@
 namespace space::agent {
 
 constexpr const char* kAgentVersion = "0.1.0";
-constexpr const char* kEnvdVersion = "0.6.13";  // E2B.md 3.9
 
 // Connects to the host, says hello, closes. Blocks for at most a few seconds.
 Result<void> SayHello();

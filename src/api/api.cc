@@ -4,17 +4,18 @@
 
 #include "api/errors.h"
 #include "api/proxy.h"
+#include "api/proxy_access.h"
 #include "api/proxy_route.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "node/guest_port.h"
 
 namespace space {
 namespace {
 
 constexpr std::string_view kUnknownRoute =
     "no such operation; this server speaks E2B's API as the SDKs JS e2b 2.45 to 2.51, Python e2b "
-    "2.45 and @e2b/cli 2.17 to 2.19 use it (template builds, volumes and secrets are not there "
-    "yet), and /space/v1";
+    "2.45 and @e2b/cli 2.17 to 2.19 use it, and /space/v1";
 constexpr std::string_view kBadKey =
     "Invalid API key, please visit the documentation of `space key` for how to get one";
 
@@ -51,6 +52,14 @@ ApiResponse ErrorResponse(const Error& error, const std::string& request_id) {
                       {"status", status}, {"error", error.message()});
   }
   return JsonResponse(status, ErrorBody(status, error.message()));
+}
+
+// A signed file URL of the plain port names no sandbox: the one whose token made the signature is
+// meant (E2B.md 1.6 and 1.7).
+bool IsSignedFileUrl(const http::RequestHead& head) {
+  const auto target = http::ParseTarget(head.target);
+  return target && target->path == "/files" && target->Query("signature") &&
+         head.method != "OPTIONS";
 }
 
 }  // namespace
@@ -130,12 +139,24 @@ asio::awaitable<Result<ApiResponse>> Api::Run(http::Exchange& exchange, ApiReque
 }
 
 asio::awaitable<void> Api::Handle(http::Exchange& exchange) {
-  const ProxyDecision decision = DecideRoute(exchange.request());
+  ProxyDecision decision = DecideRoute(exchange.request());
   if (decision.kind == ProxyDecision::Kind::kBad) {
     http::ResponseHead head{400, {{"Content-Type", "text/plain; charset=utf-8"}}};
     [[maybe_unused]] const auto sent =
         co_await exchange.Respond(std::move(head), decision.error + "\n");
     co_return;
+  }
+  if (decision.kind == ProxyDecision::Kind::kApi && IsSignedFileUrl(exchange.request())) {
+    auto signer = node_.FindId([&exchange](const SandboxRecord& record) {
+      return IsSignedFor(record, exchange.request());
+    });
+    if (!signer) {
+      co_await Answer(exchange, JsonResponse(401, ErrorBody(401, "invalid signature")),
+                      RandomHex(8));
+      co_return;
+    }
+    decision.kind = ProxyDecision::Kind::kSandbox;
+    decision.target = {*std::move(signer), kEnvdTcpPort, /*is_by_host=*/false};
   }
   if (decision.kind == ProxyDecision::Kind::kSandbox) {
     co_await ProxyRequest(node_, exchange, decision.target);

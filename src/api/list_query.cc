@@ -140,6 +140,12 @@ StateWords ShownStateWords() {
   return words;
 }
 
+Result<Paging> ParsePaging(const http::Target& target) {
+  Paging paging;
+  SPACE_TRY_VOID(ReadPaging(target, false, paging.limit, paging.after), "");
+  return paging;
+}
+
 Result<SnapshotQuery> ParseSnapshotQuery(const http::Target& target) {
   SnapshotQuery query;
   SPACE_TRY_VOID(ReadPaging(target, false, query.limit, query.after), "");

@@ -23,6 +23,13 @@ using StateWords = std::map<std::string, std::vector<SandboxState>, std::less<>>
 // E2B's: "running" and "paused", each with the moves that are shown so.
 StateWords ShownStateWords();
 
+// `limit` and `nextToken` of a listing that is newest first.
+struct Paging {
+  size_t limit = 100;
+  std::optional<std::pair<Micros, std::string>> after;
+};
+Result<Paging> ParsePaging(const http::Target& target);
+
 // `words` may be asked for; all of them are when the query names none.
 //   errors: kInvalidArgument naming the parameter
 Result<SandboxQuery> ParseListQuery(const http::Target& target, const StateWords& words);

@@ -37,6 +37,17 @@ OperationResult ListSnapshots(Api& api, ApiRequest request);
 OperationResult ListSnapshotsNative(Api& api, ApiRequest request);
 OperationResult GetSnapshotNative(Api& api, ApiRequest request);
 OperationResult DeleteTemplate(Api& api, ApiRequest request);
+// op_templates.cc
+OperationResult ListTemplatesV1(Api& api, ApiRequest request);
+OperationResult ListTemplatesV2(Api& api, ApiRequest request);
+OperationResult GetTemplate(Api& api, ApiRequest request);
+OperationResult GetTemplateAlias(Api& api, ApiRequest request);
+OperationResult ListTemplateTags(Api& api, ApiRequest request);
+// What E2B's clients call and this server does not have: 501.
+OperationResult NotThereYet(Api& api, ApiRequest request);
+// op_metrics.cc
+OperationResult GetSandboxMetrics(Api& api, ApiRequest request);
+OperationResult GetManyMetrics(Api& api, ApiRequest request);
 // op_keys.cc
 OperationResult CreateKey(Api& api, ApiRequest request);
 OperationResult ListKeys(Api& api, ApiRequest request);

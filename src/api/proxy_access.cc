@@ -31,29 +31,35 @@ std::string SignatureOf(const std::string& text) {
   return signature;
 }
 
-bool IsSigned(const SandboxRecord& record, const http::RequestHead& request, Micros now) {
+bool IsExpired(const http::RequestHead& request, Micros now) {
   const auto target = http::ParseTarget(request.target);
-  if (!target || target->path != "/files") {
+  const auto expiration =
+      target ? target->Query("signature_expiration") : std::optional<std::string_view>();
+  if (!expiration) {
     return false;
   }
-  const auto signature = target->Query("signature");
-  const auto expiration = target->Query("signature_expiration");
-  std::string text(target->Query("path").value_or(""));
-  text += request.method == "GET" ? ":read:" : ":write:";
-  text += std::string(target->Query("username").value_or("")) + ":" + record.envd_token;
-  if (expiration) {
-    text += ":" + std::string(*expiration);
-    int64_t seconds = 0;
-    const auto [end, error] =
-        std::from_chars(expiration->data(), expiration->data() + expiration->size(), seconds);
-    if (error != std::errc() || seconds < now / kMicrosPerSecond) {
-      return false;
-    }
-  }
-  return signature && IsSame(*signature, SignatureOf(text));
+  int64_t seconds = 0;
+  const auto [end, error] =
+      std::from_chars(expiration->data(), expiration->data() + expiration->size(), seconds);
+  return error != std::errc() || seconds < now / kMicrosPerSecond;
 }
 
 }  // namespace
+
+bool IsSignedFor(const SandboxRecord& record, const http::RequestHead& request) {
+  const auto target = http::ParseTarget(request.target);
+  if (!target || target->path != "/files" || record.envd_token.empty()) {
+    return false;
+  }
+  const auto signature = target->Query("signature");
+  std::string text(target->Query("path").value_or(""));
+  text += request.method == "GET" ? ":read:" : ":write:";
+  text += std::string(target->Query("username").value_or("")) + ":" + record.envd_token;
+  if (const auto expiration = target->Query("signature_expiration")) {
+    text += ":" + std::string(*expiration);
+  }
+  return signature && IsSame(*signature, SignatureOf(text));
+}
 
 std::optional<ProxyProblem> CheckTrafficToken(const SandboxRecord& record,
                                               const ProxyTarget& target,
@@ -75,7 +81,8 @@ bool MayWake(const SandboxRecord& record, const ProxyTarget& target,
     return true;
   }
   const auto token = request.headers.Find("X-Access-Token");
-  return token ? IsSame(*token, record.envd_token) : IsSigned(record, request, now);
+  return token ? IsSame(*token, record.envd_token)
+               : IsSignedFor(record, request) && !IsExpired(request, now);
 }
 
 }  // namespace space

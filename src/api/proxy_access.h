@@ -19,4 +19,8 @@ std::optional<ProxyProblem> CheckTrafficToken(const SandboxRecord& record,
 bool MayWake(const SandboxRecord& record, const ProxyTarget& target,
              const http::RequestHead& request, Micros now);
 
+// Whether this is a file request with a signature made with the token of this sandbox; expired ones
+// too (the guest refuses those, in its words).
+bool IsSignedFor(const SandboxRecord& record, const http::RequestHead& request);
+
 }  // namespace space

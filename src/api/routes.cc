@@ -7,7 +7,7 @@
 namespace space {
 namespace {
 
-constexpr std::array<Route, 33> kRoutes = {{
+constexpr auto kRoutes = std::to_array<Route>({
     {"GET", "/health", std::nullopt, GetHealth},
 
     {"POST", "/sandboxes", Scope::kUse, CreateSandboxV1},
@@ -26,6 +26,37 @@ constexpr std::array<Route, 33> kRoutes = {{
     {"POST", "/sandboxes/{sandboxID}/snapshots", Scope::kUse, CreateSnapshot},
     {"GET", "/snapshots", Scope::kUse, ListSnapshots},
     {"DELETE", "/templates/{templateID}", Scope::kUse, DeleteTemplate},
+    {"GET", "/templates", Scope::kUse, ListTemplatesV1},
+    {"GET", "/v2/templates", Scope::kUse, ListTemplatesV2},
+    {"GET", "/templates/{templateID}", Scope::kUse, GetTemplate},
+    {"GET", "/templates/{templateID}/tags", Scope::kUse, ListTemplateTags},
+    {"GET", "/templates/aliases/{alias}", Scope::kUse, GetTemplateAlias},
+    {"GET", "/sandboxes/{sandboxID}/metrics", Scope::kUse, GetSandboxMetrics},
+    {"GET", "/sandboxes/metrics", Scope::kUse, GetManyMetrics},
+
+    {"PUT", "/sandboxes/{sandboxID}/network", Scope::kUse, NotThereYet},
+    {"POST", "/v3/templates", Scope::kUse, NotThereYet},
+    {"POST", "/v2/templates", Scope::kUse, NotThereYet},
+    {"POST", "/templates", Scope::kUse, NotThereYet},
+    {"POST", "/templates/{templateID}", Scope::kUse, NotThereYet},
+    {"GET", "/templates/{templateID}/files/{hash}", Scope::kUse, NotThereYet},
+    {"POST", "/v2/templates/{templateID}/builds/{buildID}", Scope::kUse, NotThereYet},
+    {"POST", "/templates/{templateID}/builds/{buildID}", Scope::kUse, NotThereYet},
+    {"GET", "/templates/{templateID}/builds/{buildID}/status", Scope::kUse, NotThereYet},
+    {"GET", "/templates/{templateID}/builds/{buildID}/logs", Scope::kUse, NotThereYet},
+    {"PATCH", "/templates/{templateID}", Scope::kUse, NotThereYet},
+    {"PATCH", "/v2/templates/{templateID}", Scope::kUse, NotThereYet},
+    {"POST", "/templates/tags", Scope::kUse, NotThereYet},
+    {"DELETE", "/templates/tags", Scope::kUse, NotThereYet},
+    {"GET", "/volumes", Scope::kUse, NotThereYet},
+    {"POST", "/volumes", Scope::kUse, NotThereYet},
+    {"GET", "/volumes/{volumeID}", Scope::kUse, NotThereYet},
+    {"DELETE", "/volumes/{volumeID}", Scope::kUse, NotThereYet},
+    {"GET", "/secrets", Scope::kUse, NotThereYet},
+    {"POST", "/secrets", Scope::kUse, NotThereYet},
+    {"GET", "/secrets/{secretID}", Scope::kUse, NotThereYet},
+    {"POST", "/secrets/{secretID}", Scope::kUse, NotThereYet},
+    {"DELETE", "/secrets/{secretID}", Scope::kUse, NotThereYet},
 
     {"POST", "/space/v1/sandboxes", Scope::kUse, CreateSandboxNative},
     {"GET", "/space/v1/sandboxes", Scope::kUse, ListSandboxesNative},
@@ -43,7 +74,7 @@ constexpr std::array<Route, 33> kRoutes = {{
     {"GET", "/space/v1/status", Scope::kUse, GetStatus},
     {"GET", "/space/v1/config", Scope::kAdmin, GetConfig},
     {"POST", "/space/v1/shutdown", Scope::kAdmin, Shutdown},
-}};
+});
 
 }  // namespace
 

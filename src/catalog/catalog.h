@@ -8,6 +8,7 @@
 #include "catalog/database.h"
 #include "catalog/key_store.h"
 #include "catalog/layer_store.h"
+#include "catalog/metric_store.h"
 #include "catalog/sandbox_store.h"
 #include "catalog/snapshot_store.h"
 #include "catalog/template_store.h"
@@ -24,6 +25,7 @@ class Catalog {
   TemplateStore& templates() { return templates_; }
   LayerStore& layers() { return layers_; }
   SnapshotStore& snapshots() { return snapshots_; }
+  MetricStore& metrics() { return metrics_; }
 
   // Several writes as one. No other one may be open, and no coroutine may wait before its Commit.
   Result<Transaction> Begin(Durability durability) {
@@ -37,7 +39,8 @@ class Catalog {
         sandboxes_(*database_),
         templates_(*database_),
         layers_(*database_),
-        snapshots_(*database_) {}
+        snapshots_(*database_),
+        metrics_(*database_) {}
 
   std::unique_ptr<Database> database_;
   KeyStore keys_;
@@ -45,6 +48,7 @@ class Catalog {
   TemplateStore templates_;
   LayerStore layers_;
   SnapshotStore snapshots_;
+  MetricStore metrics_;
 };
 
 }  // namespace space

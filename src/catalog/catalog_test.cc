@@ -182,6 +182,41 @@ TEST_F(CatalogTest, ForgetDead_LeavesTheLivingAndTheRecent) {
   EXPECT_TRUE(store.Find("i3")->has_value());
 }
 
+TEST_F(CatalogTest, Metrics_AreListedByTimeAndGoWithTheirSandbox) {
+  SandboxRecord record = Record("imeasured", 1);
+  record.state = SandboxState::kRunning;
+  ASSERT_TRUE(catalog_->sandboxes().Insert(record).has_value());
+  MetricStore& metrics = catalog_->metrics();
+  const auto put = [&](int64_t second, double percent) {
+    MetricPoint point;
+    point.at = second * kMicrosPerSecond + 7;
+    point.cpu_used_percent = percent;
+    point.mem_used = second;
+    return metrics.Put("imeasured", point).has_value();
+  };
+  EXPECT_TRUE(put(20, 99.5) && put(10, 0.25) && put(30, 1) && put(30, 2));
+  EXPECT_FALSE(metrics.Put("inobody", MetricPoint()).has_value());
+  const auto all = metrics.List("imeasured", 0, INT64_MAX).value();
+  ASSERT_EQ(all.size(), 3U);
+  EXPECT_EQ(all[0].at, 10 * kMicrosPerSecond);
+  EXPECT_DOUBLE_EQ(all[0].cpu_used_percent, 0.25);
+  EXPECT_DOUBLE_EQ(all[2].cpu_used_percent, 2);
+  const auto middle =
+      metrics.List("imeasured", 20 * kMicrosPerSecond, 20 * kMicrosPerSecond).value();
+  ASSERT_EQ(middle.size(), 1U);
+  EXPECT_EQ(middle[0].mem_used, 20);
+  EXPECT_EQ(metrics.Newest("imeasured").value()->mem_used, 30);
+  EXPECT_FALSE(metrics.Newest("inobody").value().has_value());
+  ASSERT_TRUE(metrics.ForgetBefore(20 * kMicrosPerSecond).has_value());
+  EXPECT_EQ(metrics.List("imeasured", 0, INT64_MAX)->size(), 2U);
+
+  record.ended_at = 5;
+  ASSERT_TRUE(catalog_->sandboxes().Move(record, SandboxState::kDead).has_value());
+  EXPECT_EQ(metrics.List("imeasured", 0, INT64_MAX)->size(), 2U);
+  EXPECT_EQ(catalog_->sandboxes().ForgetDead(6).value(), 1);
+  EXPECT_TRUE(metrics.List("imeasured", 0, INT64_MAX)->empty());
+}
+
 TEST(SandboxState, DeadIsTheEnd) {
   for (const auto to : {SandboxState::kCreating, SandboxState::kRunning, SandboxState::kStopping,
                         SandboxState::kDead}) {

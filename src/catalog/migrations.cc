@@ -7,7 +7,7 @@ namespace space {
 namespace {
 
 // Times are microseconds since 1970 in UTC. Maps of strings are JSON objects.
-constexpr std::array<const char*, 2> kSteps = {R"sql(
+constexpr std::array<const char*, 3> kSteps = {R"sql(
 CREATE TABLE teams (
   id TEXT PRIMARY KEY,
   name TEXT NOT NULL UNIQUE,
@@ -131,6 +131,22 @@ CREATE TABLE snapshots (
 ) STRICT;
 CREATE INDEX snapshots_by_team ON snapshots(team_id, created_at, id);
 CREATE INDEX snapshots_by_template ON snapshots(template_id, tag);
+)sql",
+                                               R"sql(
+CREATE TABLE metrics (
+  sandbox_id TEXT NOT NULL REFERENCES sandboxes(id) ON DELETE CASCADE,
+  at INTEGER NOT NULL, -- seconds
+  cpu_count INTEGER NOT NULL,
+  cpu_used_ppm INTEGER NOT NULL,
+  mem_used INTEGER NOT NULL,
+  mem_total INTEGER NOT NULL,
+  mem_cache INTEGER NOT NULL,
+  disk_used INTEGER NOT NULL,
+  disk_total INTEGER NOT NULL,
+  PRIMARY KEY (sandbox_id, at)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX metrics_by_time ON metrics(at);
+CREATE INDEX sandboxes_by_template ON sandboxes(template_id, team_id, created_at);
 )sql"};
 
 }  // namespace

@@ -109,6 +109,18 @@ std::string PublicSnapshotId(const SnapshotRecord& record);
 // "<namespace>/<name>", or the template id of an unnamed one.
 std::string PublicSnapshotName(const SnapshotRecord& record);
 
+// What a guest used at one time; sizes in bytes.
+struct MetricPoint {
+  Micros at = 0;  // whole seconds
+  uint32_t cpu_count = 0;
+  double cpu_used_percent = 0;  // of all its CPUs
+  int64_t mem_used = 0;
+  int64_t mem_total = 0;
+  int64_t mem_cache = 0;
+  int64_t disk_used = 0;
+  int64_t disk_total = 0;
+};
+
 struct SandboxRecord {
   std::string id;
   std::string team_id;

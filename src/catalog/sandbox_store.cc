@@ -256,6 +256,17 @@ Result<std::vector<std::string>> SandboxStore::LiveOfTemplate(std::string_view t
   }
 }
 
+Result<SandboxStore::Spawned> SandboxStore::CountOfTemplate(std::string_view team_id,
+                                                            std::string_view template_id) {
+  SPACE_TRY(Statement select,
+            database_.Prepare("SELECT count(*), max(created_at) FROM sandboxes WHERE "
+                              "template_id=? AND team_id=?"),
+            "count sandboxes of template");
+  select.Bind(1, template_id).Bind(2, team_id);
+  SPACE_TRY([[maybe_unused]] const bool has_row, select.Step(), "count sandboxes of template");
+  return Spawned{select.Number(0), select.MaybeNumber(1)};
+}
+
 Result<int64_t> SandboxStore::ForgetDead(Micros before) {
   SPACE_TRY(Statement forget,
             database_.Prepare("DELETE FROM sandboxes WHERE state='dead' AND ended_at<?"),

@@ -50,6 +50,12 @@ class SandboxStore {
   Result<int64_t> Count(std::string_view team_id, SandboxState state);
   // Ids of at most 20 that live and came from this template.
   Result<std::vector<std::string>> LiveOfTemplate(std::string_view template_id);
+  // Of the team's sandboxes that are not forgotten.
+  struct Spawned {
+    int64_t count = 0;
+    std::optional<Micros> newest_at;
+  };
+  Result<Spawned> CountOfTemplate(std::string_view team_id, std::string_view template_id);
   // Forgets sandboxes that died before `before`; their number.
   Result<int64_t> ForgetDead(Micros before);
 

@@ -1,5 +1,6 @@
 #include "node/agent_call.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <functional>
@@ -19,11 +20,14 @@ namespace {
 
 // The agent itself gives up a freeze after 65 s.
 constexpr int kCallLimitMs = 90'000;
+constexpr int kMetricsLimitMs = 2'000;
 // The VMM gives a guest 2 s to take a connection; on a busy host one that has just been restored
 // needs longer.
 constexpr std::chrono::seconds kConnectLimit{30};
 constexpr size_t kAnswerBytes = 64 * 1024;
 constexpr size_t kEntropyBytes = 64;
+constexpr double kMostBytes = 1LL << 50;
+constexpr double kMostCpus = 1024;
 constexpr std::string_view kDefaultUser = "user";
 constexpr std::string_view kDefaultWorkdir = "/home/user";
 
@@ -70,14 +74,18 @@ struct AgentCall {
   std::function<std::string()> make_body;  // runs when the connection stands
   http::Headers more_headers;
   bool keeps_line = false;  // for the next call
+  int limit_ms = kCallLimitMs;
 };
 
-asio::awaitable<Result<http::ClientConnection>> ReachAgent(std::shared_ptr<VmmClient> vmm) {
-  const auto give_up_at = std::chrono::steady_clock::now() + kConnectLimit;
-  auto stream = co_await vmm->ConnectGuest(wire::kControlPort, kCallLimitMs);
+asio::awaitable<Result<http::ClientConnection>> ReachAgent(std::shared_ptr<VmmClient> vmm,
+                                                           int limit_ms) {
+  const auto give_up_at =
+      std::chrono::steady_clock::now() +
+      std::min<std::chrono::milliseconds>(kConnectLimit, std::chrono::milliseconds(limit_ms));
+  auto stream = co_await vmm->ConnectGuest(wire::kControlPort, limit_ms);
   while (!stream && stream.error().code() == ErrorCode::kTimeout &&
          std::chrono::steady_clock::now() < give_up_at) {
-    stream = co_await vmm->ConnectGuest(wire::kControlPort, kCallLimitMs);
+    stream = co_await vmm->ConnectGuest(wire::kControlPort, limit_ms);
   }
   if (!stream) {
     co_return Fail(std::move(stream).error().While("reach agent"));
@@ -96,18 +104,19 @@ asio::awaitable<Result<http::SimpleResponse>> CallOn(http::ClientConnection& lin
     head.headers.Set("Content-Type", "application/json");
   }
   auto body = call.make_body();
-  co_return co_await http::Call(line, std::move(head), std::move(body), kAnswerBytes, kCallLimitMs);
+  co_return co_await http::Call(line, std::move(head), std::move(body), kAnswerBytes,
+                                call.limit_ms);
 }
 
-// All of these calls may be made twice.
-asio::awaitable<Result<void>> CallAgent(std::shared_ptr<VmmClient> vmm, AgentCall call) {
+// The body of the answer. All of these calls may be made twice.
+asio::awaitable<Result<std::string>> AskAgent(std::shared_ptr<VmmClient> vmm, AgentCall call) {
   Result<http::SimpleResponse> response = Fail(ErrorCode::kUnavailable, "no connection is kept");
   std::optional<http::ClientConnection> line = vmm->TakeAgentLine();
   if (line) {
     response = co_await CallOn(*line, call);
   }
   if (!response && response.error().code() == ErrorCode::kUnavailable) {
-    SPACE_CO_TRY(line, co_await ReachAgent(vmm), "call " + call.target);
+    SPACE_CO_TRY(line, co_await ReachAgent(vmm, call.limit_ms), "call " + call.target);
     response = co_await CallOn(*line, call);
   }
   if (!response) {
@@ -121,7 +130,20 @@ asio::awaitable<Result<void>> CallAgent(std::shared_ptr<VmmClient> vmm, AgentCal
   if (call.keeps_line && line->reusable()) {
     vmm->KeepAgentLine(*std::move(line));
   }
+  co_return std::move(response->body);
+}
+
+asio::awaitable<Result<void>> CallAgent(std::shared_ptr<VmmClient> vmm, AgentCall call) {
+  SPACE_CO_TRY([[maybe_unused]] const std::string body,
+               co_await AskAgent(std::move(vmm), std::move(call)), "");
   co_return Result<void>();
+}
+
+// A field of the guest's answer, from 0 to `most`; 0 when it is no number.
+double NumberOf(const json::object& answer, std::string_view name, double most) {
+  const json::value* value = answer.if_contains(name);
+  const double number = value != nullptr && value->is_number() ? value->to_number<double>() : 0;
+  return number > 0 ? std::min(number, most) : 0;
 }
 
 std::string StartBody(const std::vector<std::string>& command) {
@@ -149,6 +171,33 @@ std::vector<std::string> WarmingCommand() { return {"/bin/bash", "-l", "-c", ":"
 
 asio::awaitable<Result<void>> CheckHealth(std::shared_ptr<VmmClient> vmm) {
   return CallAgent(std::move(vmm), {"GET", "/health", [] { return std::string(); }, {}});
+}
+
+asio::awaitable<Result<MetricPoint>> FetchMetrics(std::shared_ptr<VmmClient> vmm) {
+  AgentCall call;  // named: GCC 12 destroys temporaries of a co_await twice
+  call.method = "GET";
+  call.target = "/metrics";
+  call.make_body = [] { return std::string(); };
+  call.keeps_line = true;
+  call.limit_ms = kMetricsLimitMs;
+  SPACE_CO_TRY(const std::string body, co_await AskAgent(std::move(vmm), std::move(call)), "");
+  SPACE_CO_TRY(const json::value value, ParseJson(body), "read metrics");
+  if (!value.is_object()) {
+    co_return Fail(ErrorCode::kInvalidArgument, "metrics are no JSON object");
+  }
+  const json::object& answer = value.get_object();
+  const auto bytes = [&answer](std::string_view name) {
+    return static_cast<int64_t>(NumberOf(answer, name, kMostBytes));
+  };
+  MetricPoint point;
+  point.cpu_count = static_cast<uint32_t>(NumberOf(answer, "cpu_count", kMostCpus));
+  point.cpu_used_percent = NumberOf(answer, "cpu_used_pct", 100);
+  point.mem_used = bytes("mem_used");
+  point.mem_total = bytes("mem_total");
+  point.mem_cache = bytes("mem_cache");
+  point.disk_used = bytes("disk_used");
+  point.disk_total = bytes("disk_total");
+  co_return point;
 }
 
 asio::awaitable<Result<void>> PostInit(std::shared_ptr<VmmClient> vmm, SandboxRecord record,

@@ -170,6 +170,11 @@ const std::vector<Row>& Rows() {
                   "From asking the VMM to end to killing it."),
       DurationRow("sandbox.dead_retention", &Config::dead_retention,
                   "How long dead sandboxes stay listed with their reason."),
+      DurationRow(
+          "sandbox.metrics_interval", &Config::metrics_interval,
+          "How often running sandboxes are asked what they use; seldomer where that is slow."),
+      DurationRow("sandbox.metrics_retention", &Config::metrics_retention,
+                  "How long the answers are kept."),
       SizeRow("sandbox.serial_log", &Config::serial_log_bytes,
               "Kept of the guest's console. 0: no serial port."),
       SizeRow("sandbox.vmm_log", &Config::vmm_log_bytes, "Kept of the VMM's own log."),

@@ -43,6 +43,8 @@ struct Config {
   std::chrono::milliseconds hello_timeout{120'000};
   std::chrono::milliseconds kill_grace{2'000};
   std::chrono::seconds dead_retention{24 * 3600};
+  std::chrono::milliseconds metrics_interval{5'000};
+  std::chrono::seconds metrics_retention{3 * 3600};
   uint64_t serial_log_bytes = 0;
   uint64_t vmm_log_bytes = 0;
 

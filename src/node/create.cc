@@ -10,12 +10,12 @@
 #include "http/spawn.h"
 #include "node/node.h"
 #include "node/turn.h"
+#include "wire/hello.h"
 
 namespace space {
 namespace {
 
 // Told to clients when the agent's own version is not a plain one (E2B.md 3.9).
-constexpr std::string_view kEnvdVersion = "0.6.13";
 
 tl::unexpected<Error> NoTag(const TemplateReference& reference) {
   return Fail(ErrorCode::kNotFound,
@@ -92,7 +92,7 @@ SandboxRecord Node::MakeRecord(const CreateSpec& spec, const CreatePlan& plan) {
   record.metadata = spec.metadata;
   record.network = spec.network;
   record.allow_internet = spec.allow_internet;
-  record.envd_version = kEnvdVersion;
+  record.envd_version = wire::kEnvdVersion;
   record.envd_token = spec.is_secure ? RandomHex(20) : "";
   record.traffic_token = spec.is_public ? "" : RandomHex(20);
   record.environment = plan.environment;

@@ -10,6 +10,7 @@
 //   FILE fake=badrestore  the agent refuses /init with "restore" fake=badfreeze, fake=badthaw   the
 //   agent refuses those fake=slowsnapshot  a snapshot takes half a second fake=sick        GET
 //   /health fails         fake=nopages     WorkingSetRequest fails
+//   fake=boasts    GET /metrics answers with nonsense
 // POST /fake/word adds a word to a VM that runs; it is in its snapshots too. Its memory is the text
 // that POST /memory sets and GET /memory shows; its disk the text that POST /disk appends to
 // in its first page and GET /disk shows.
@@ -135,6 +136,12 @@ asio::awaitable<void> Reply(http::Exchange& exchange, int status, std::string bo
   [[maybe_unused]] const auto sent = co_await exchange.Respond(std::move(head), std::move(body));
 }
 
+constexpr const char* kUse =
+    R"({"cpu_count":2,"cpu_used_pct":12.5,"mem_total":4096,"mem_used":1024,"mem_cache":512,)"
+    R"("disk_used":7,"disk_total":9})";
+constexpr const char* kBoast =
+    R"({"cpu_count":-1,"cpu_used_pct":1e300,"mem_total":"many","mem_used":1e300,"disk_used":[]})";
+
 // A first chunk, then silence: what a long command looks like.
 asio::awaitable<void> StreamForEver(http::Exchange& exchange) {
   const auto started = co_await exchange.Start({200, {}}, std::nullopt);
@@ -197,6 +204,8 @@ asio::awaitable<void> Fake::Agent(Fake& fake, http::Exchange& exchange) {
   const std::string& target = exchange.request().target;
   if (target == "/health") {
     co_await Reply(exchange, fake.Is("sick") ? 503 : 204, "");
+  } else if (target == "/metrics") {
+    co_await Reply(exchange, 200, fake.Is("boasts") ? kBoast : kUse);
   } else if (target == "/init") {
     auto body = co_await exchange.ReadAll(1 << 20);
     fake.init_body = body ? *body : "";

@@ -98,6 +98,7 @@ asio::awaitable<Result<void>> Node::Start() {
   SPACE_CO_TRY_VOID(RemoveOldTemplates(), "start node");
   SPACE_CO_TRY_VOID(layers_->RemoveStrangers(), "start node");
   http::Spawn(executor_, ForgetDeadLoop(), "forget_dead");
+  http::Spawn(executor_, SampleLoop(), "sample");
   if (config_.use_snapshots) {
     http::Spawn(executor_, UpkeepLoop(), "upkeep");
     if (config_.pool_size != 0) {
@@ -134,6 +135,17 @@ Result<SandboxRecord> Node::FindShown(const std::string& team_id, std::string_vi
     return NoSandbox(id);
   }
   return sandbox->record;
+}
+
+std::optional<std::string> Node::FindId(
+    const std::function<bool(const SandboxRecord&)>& is_meant) const {
+  for (const auto& [id, sandbox] : live_) {
+    if (!sandbox->end_reason && ShownAs(sandbox->record.state) != ShownState::kHidden &&
+        is_meant(sandbox->record)) {
+      return id;
+    }
+  }
+  return std::nullopt;
 }
 
 Result<SandboxRecord> Node::FindAny(const std::string& team_id, std::string_view id) {

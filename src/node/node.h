@@ -151,6 +151,9 @@ class Node {
   Result<SandboxLogs> Logs(const std::string& team_id, std::string_view id);
   // One that clients see: running, paused or between the two (ShownAs). kNotFound like FindRunning.
   Result<SandboxRecord> FindShown(const std::string& team_id, std::string_view id);
+  // The id of the first one that is shown to clients and for which this is true.
+  std::optional<std::string> FindId(
+      const std::function<bool(const SandboxRecord&)>& is_meant) const;
   // For the proxy; null unless it runs.
   std::shared_ptr<Sandbox> FindUsable(std::string_view id);
   // The record of a sandbox that is not usable but would wake (auto_resume, paused with memory).
@@ -285,6 +288,9 @@ class Node {
   void Bury(const SandboxPointer& sandbox);
   Result<void> StoreDead(const SandboxPointer& sandbox);
   asio::awaitable<void> ForgetDeadLoop();
+  // sample.cc
+  asio::awaitable<void> SampleLoop();
+  asio::awaitable<void> SampleOne(SandboxPointer sandbox);
   // adopt.cc
   asio::awaitable<void> Adopt(SandboxRecord record);
   asio::awaitable<Result<void>> TakeOver(SandboxPointer sandbox);

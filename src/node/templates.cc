@@ -12,6 +12,7 @@
 #include "node/images.h"
 #include "node/node.h"
 #include "node/turn.h"
+#include "wire/hello.h"
 
 namespace space {
 namespace {
@@ -28,7 +29,7 @@ SandboxRecord OwnRecord(const std::string& prefix, const Template& base, const S
   record.memory_mib = size.memory_mib;
   record.disk_mib = size.disk_mib;
   record.created_at = now;
-  record.envd_version = "0.6.13";
+  record.envd_version = wire::kEnvdVersion;
   return record;
 }
 
@@ -73,6 +74,7 @@ asio::awaitable<Result<ImagePointer>> Node::EnsureImage(VariantPointer variant) 
   if (stored) {
     if (auto image = LoadImage(*stored)) {
       variant->image = *std::move(image);
+      http::Spawn(executor_, Refill(variant), "refill");
       co_return variant->image;
     } else {
       log::Warn("template_unusable",
@@ -86,6 +88,7 @@ asio::awaitable<Result<ImagePointer>> Node::EnsureImage(VariantPointer variant) 
   variant->build_error.reset();
   if (built) {
     variant->image = *built;
+    http::Spawn(executor_, Refill(variant), "refill");
   } else {
     variant->build_error = built.error();
   }

@@ -9,6 +9,9 @@
 
 namespace space::wire {
 
+// The surface that our agent speaks, as clients are told it (E2B.md 3.9).
+constexpr std::string_view kEnvdVersion = "0.6.13";
+
 struct Hello {
   static constexpr uint32_t kMagic = 0x4f4c4548;  // "HELO"
   static constexpr uint16_t kVersion = 1;
