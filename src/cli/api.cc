@@ -13,6 +13,7 @@ namespace json = boost::json;
 
 constexpr size_t kMaxAnswer = 64 << 20;
 constexpr size_t kMaxListed = 100'000;
+constexpr size_t kMaxMetricIds = 100;  // that one call takes
 constexpr int kConnectLimitMs = 10'000;
 // A size that was never used before is built first; on an emulated host that takes minutes.
 constexpr int kCreateLimitMs = 600'000;
@@ -309,6 +310,33 @@ asio::awaitable<Result<std::vector<json::object>>> Api::Snapshots(std::string sa
 asio::awaitable<Result<void>> Api::DeleteSnapshot(std::string id) {
   auto answer = co_await Call("DELETE", "/templates/" + http::PercentEncode(id), std::nullopt);
   co_return answer ? Result<void>() : Fail(std::move(answer).error());
+}
+
+asio::awaitable<Result<std::vector<json::object>>> Api::Templates() {
+  std::string target = "/v2/templates?limit=100";
+  co_return co_await AllPages(std::move(target));
+}
+
+asio::awaitable<Result<json::object>> Api::NewestMetrics(std::vector<std::string> ids) {
+  json::object all;
+  for (size_t first = 0; first < ids.size(); first += kMaxMetricIds) {
+    std::string target = "/sandboxes/metrics?sandbox_ids=";
+    for (size_t at = first; at < std::min(ids.size(), first + kMaxMetricIds); ++at) {
+      target += (at == first ? "" : ",") + http::PercentEncode(ids[at]);
+    }
+    auto answer = AsObject(co_await Call("GET", std::move(target), std::nullopt));
+    if (!answer) {
+      co_return Fail(std::move(answer).error());
+    }
+    const json::value* points = answer->if_contains("sandboxes");
+    if (points == nullptr || !points->is_object()) {
+      co_return Fail(ErrorCode::kInternal, "the server's answer has no sandboxes");
+    }
+    for (const auto& [id, point] : points->get_object()) {
+      all[id] = point;
+    }
+  }
+  co_return all;
 }
 
 asio::awaitable<Result<json::object>> Api::Pool() {

@@ -73,6 +73,9 @@ class Api {
   // Of one sandbox, or of all when `sandbox` is empty.
   asio::awaitable<Result<std::vector<boost::json::object>>> Snapshots(std::string sandbox);
   asio::awaitable<Result<void>> DeleteSnapshot(std::string id);
+  asio::awaitable<Result<std::vector<boost::json::object>>> Templates();
+  // The newest point of each sandbox that has one, by id.
+  asio::awaitable<Result<boost::json::object>> NewestMetrics(std::vector<std::string> ids);
   // Restored VMs in waiting, and templates in the making.
   asio::awaitable<Result<boost::json::object>> Pool();
 

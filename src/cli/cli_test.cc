@@ -13,6 +13,7 @@
 
 #include "base/random.h"
 #include "cli/command_table.h"
+#include "cli/commands/commands.h"
 #include "cli/fake_daemon.h"
 
 namespace space::cli {
@@ -232,6 +233,33 @@ TEST_F(Cli, PoolAndStatusShowWhatWaits) {
   EXPECT_NE(status.out.find("1 running, 3 paused, limit 9"), std::string::npos) << status.out;
   EXPECT_NE(status.out.find("4 ready, 1 in the making, of 2 templates"), std::string::npos)
       << status.out;
+}
+
+TEST_F(Cli, TemplatesAndWhatSandboxesUse) {
+  const auto listed = Run({"template", "ls"});
+  EXPECT_NE(listed.out.find("default/mine"), std::string::npos) << listed.out;
+  EXPECT_EQ(Run({"template", "ls", "-q"}).out, "tmine\nbase\n");
+  EXPECT_EQ(boost::json::parse(Run({"template", "ls", "--json"}).out).as_array().size(), 2U);
+  EXPECT_EQ(Run({"template", "rm", "tmine"}).out, "tmine\n");
+  const std::string id = Run({"create"}).out.substr(0, 21);
+  const auto stats = Run({"stats"});
+  EXPECT_NE(stats.out.find("12.3 % of 2"), std::string::npos) << stats.out;
+  EXPECT_NE(stats.out.find("10 of 20 MiB"), std::string::npos) << stats.out;
+  EXPECT_EQ(boost::json::parse(Run({"stats", "--json", id}).out).at(id).at("cpuCount"), 2);
+  const std::string url = Run({"url", id, "8080"}).out;
+  EXPECT_TRUE(url.starts_with("http://8080-" + id + ".localhost:")) << url;
+  EXPECT_EQ(Run({"url", id, "0"}).code, 125);
+}
+
+TEST(Logs, WhatIsNewIsFoundThoughOlderPartsAreDropped) {
+  EXPECT_EQ(NewPartOfLog("", "a\n"), "a\n");
+  EXPECT_EQ(NewPartOfLog("a\n", "a\nb\n"), "b\n");
+  EXPECT_EQ(NewPartOfLog("a\n", "a\n"), "");
+  const std::string boot(3000, 'x');
+  const std::string middle(3000, 'm');
+  EXPECT_EQ(NewPartOfLog(boot + middle + "tail\n", boot + "cut\n" + middle + "tail\nnew\n"),
+            "new\n");
+  EXPECT_EQ(NewPartOfLog("old\n", "other\n"), "other\n");
 }
 
 TEST_F(Cli, CopyGoesBothWaysAndIntoFolders) {

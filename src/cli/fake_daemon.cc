@@ -135,6 +135,15 @@ std::optional<std::pair<int, std::string>> FakeDaemon::AnswerBranch(const std::s
   if (target.starts_with("/templates/")) {
     return Answer(204, "");
   }
+  if (target.starts_with("/v2/templates")) {
+    return Answer(200, R"([{"templateID":"tmine","names":["default/mine"],"cpuCount":2,)"
+                       R"("buildCount":3},{"templateID":"base","names":["base"],"cpuCount":2}])");
+  }
+  if (target.starts_with("/sandboxes/metrics?")) {
+    return Answer(200, std::string(R"({"sandboxes":{")") + kId +
+                           R"(":{"cpuUsedPct":12.34,"cpuCount":2,"memUsed":10485760,)"
+                           R"("memTotal":20971520}}})");
+  }
   if (target == "/space/v1/pool") {
     return Answer(200,
                   R"({"templates":[{"templateID":"base@2c-1024m","state":"ready","ready":4}]})");

@@ -18,6 +18,12 @@ Command Inspect();
 Command Kill();
 Command Cp();
 Command Logs();
+// What is in `now` and not in `seen`, two readings of a log whose older parts may be dropped.
+std::string NewPartOfLog(const std::string& seen, const std::string& now);
+Command Stats();
+Command Url();
+Command TemplateLs();
+Command TemplateRm();
 Command KeyCreate();
 Command KeyLs();
 Command KeyRevoke();

@@ -47,7 +47,7 @@ asio::awaitable<Result<int>> RemoveAll(Context& context, std::vector<std::string
   for (const std::string& id : ids) {
     const auto removed = co_await context.api.DeleteSnapshot(id);
     if (!removed) {
-      Say("snapshot " + id + ": " + removed.error().message());
+      Say(id + ": " + removed.error().message());
       ++failures;
       continue;
     }
@@ -95,10 +95,9 @@ Result<int> RunLs(const Invocation& invocation) {
 Result<int> RunRm(const Invocation& invocation) {
   const std::vector<std::string>& ids = invocation.arguments.words();
   if (ids.empty()) {
-    return Fail(ErrorCode::kInvalidArgument,
-                "snapshot rm needs snapshots; see space snapshot rm --help");
+    return Fail(ErrorCode::kInvalidArgument, "name what to delete; see space snapshot rm --help");
   }
-  SPACE_TRY(const std::unique_ptr<Context> context, MakeContext(invocation), "snapshot rm");
+  SPACE_TRY(const std::unique_ptr<Context> context, MakeContext(invocation), "rm");
   return context->Run(RemoveAll(*context, ids));
 }
 
@@ -124,6 +123,15 @@ Command SnapshotLs() {
                       {"json", 0, "", "print one JSON list"}},
           .examples = {"space snapshot ls", "space snapshot ls --of $id --json | jq '.[].timings'"},
           .run = RunLs};
+}
+
+// A snapshot is a template: both names lead here.
+Command TemplateRm() {
+  return {.name = "template rm",
+          .summary = "Delete templates that no sandbox stands on (the operator's stay)",
+          .usage = "TEMPLATE...",
+          .examples = {"space template rm mine", "space template rm team/mine:v1"},
+          .run = RunRm};
 }
 
 Command SnapshotRm() {
