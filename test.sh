@@ -35,11 +35,8 @@ done
 
 logs=$PWD/build/test-logs
 mkdir -p "$logs"
+rm -f "$logs"/*.state
 export SPACE_TEST_TIER=$([ "$all" = 1 ] && echo all || echo quick)
-passed=0
-failed=0
-skipped=0
-broken=()
 started=$SECONDS
 jobs=$(nproc)
 
@@ -50,38 +47,41 @@ wanted() {
   return 1
 }
 
-# step NAME COMMAND...: runs it with its output in a log and a sign of life every 20 s on the screen.
+# step NAME COMMAND...: runs it in a process group of its own, its output in a log. NAME.state says
+# "running", "ok" or "FAILED", and since when or how long.
 step() {
-  local name=$1 begun=$SECONDS pid
+  local name=$1 begun=$SECONDS pid verdict=ok
   shift
   wanted "${name%%-*}" || return 0
-  printf '== %-18s ' "$name"
+  echo "running $begun" >"$logs/$name.state"
+  set -m
   "$@" >"$logs/$name.log" 2>&1 </dev/null &
   pid=$!
-  while kill -0 "$pid" 2>/dev/null; do
-    sleep 1
-    [ $(((SECONDS - begun) % 20)) -eq 19 ] && printf '.'
-  done
-  if wait "$pid"; then
-    printf ' ok     %4d s\n' $((SECONDS - begun))
-    return 0
-  fi
-  printf ' FAILED %4d s  (%s)\n' $((SECONDS - begun)) "build/test-logs/$name.log"
+  set +m
+  # shellcheck disable=SC2064  # this pid, not the next one
+  trap "kill -TERM -- -$pid 2>/dev/null; wait $pid; exit 143" TERM
+  wait "$pid" || verdict=FAILED
+  trap - TERM
+  echo "$verdict $((SECONDS - begun))" >"$logs/$name.state"
+  printf '== %-18s %-6s %5d s\n' "$name" "$verdict" $((SECONDS - begun))
+  [ "$verdict" = ok ] && return 0
+  echo "   the end of build/test-logs/$name.log:"
   tail -n 40 "$logs/$name.log" | sed 's/^/   | /'
-  broken+=("$name")
-  failed=$((failed + 1))
   return 1
 }
 
-# Adds up "N passed, N failed[, N skipped]" lines and GoogleTest's summaries of one log.
-count() {
-  wanted "${1%%-*}" || return 0  # its log is of another run
-  local numbers
-  numbers=$(python3 tools/count-tests "$logs/$1.log")
-  read -r p f s <<<"$numbers"
-  passed=$((passed + p))
-  failed=$((failed + f))
-  skipped=$((skipped + s))
+# What is going on, once a minute: somebody watches.
+tell() {
+  local file state since text
+  trap 'kill $!; exit' TERM
+  while sleep 60 & wait $!; do
+    text=
+    for file in "$logs"/*.state; do
+      read -r state since <"$file"
+      [ "$state" = running ] && text+="${text:+, }$(basename "$file" .state) for $((SECONDS - since)) s"
+    done
+    [ -n "$text" ] && echo "   running: $text"
+  done
 }
 
 packages() {
@@ -96,32 +96,82 @@ build_preset() { cmake --preset "$1" && cmake --build --preset "$1" -j "$jobs"; 
 unit_tests() { ctest --test-dir "build/$1" --verbose; }
 images() { images/build --out build/images --agent build/release/bin/space-agent all; }
 
-if wanted packages; then step packages packages || { echo "Could not install packages; is this Debian 12, as root, with a reachable mirror?"; exit 1; }; fi
-step build-release build_preset release || exit 1
-step style tools/check
-count style
-step unit unit_tests release
-count unit
-# The images need the network and a core, the sanitizer build needs the other.
-step images images && step images-check images/base/check build/images
-count images-check
-step asan-build build_preset asan && { step asan unit_tests asan; count asan; }
-if [ -e build/images/base.json ]; then
-  step e2e tests/e2e/run
-  count e2e
-fi
-if [ "$all" = 1 ]; then
-  for bench in bench/boot bench/overhead bench/create bench/fork bench/resume bench/density; do
-    step "bench-$(basename $bench)" "$bench" --check
+# Guests on the emulated host keep one core busy, compilers the other: two lanes, the second one yields.
+lane_of_guests() {
+  step unit unit_tests release
+  step images images && step images-check images/base/check build/images
+  [ ! -e build/images/base.json ] || step e2e tests/e2e/run
+}
+lane_of_compilers() {
+  renice -n 10 -p "$BASHPID" >/dev/null
+  step style tools/check
+  step asan-build build_preset asan && step asan unit_tests asan
+}
+
+lane_to_start() {
+  step packages packages || {
+    echo "Could not install packages; is this Debian 12, as root, with a reachable mirror?"
+    return 1
+  }
+  step build-release build_preset release
+}
+lane_of_benches() {
+  local bench
+  for bench in boot overhead create fork resume density; do
+    step "bench-$bench" "bench/$bench" --check
   done
-fi
+}
+
+lanes=()
+# Runs these functions at the same time; false when one of them is.
+run_lanes() {
+  local lane pid code=0
+  for lane in "$@"; do
+    "$lane" &
+    lanes+=($!)
+  done
+  for pid in "${lanes[@]}"; do wait "$pid" || code=1; done
+  lanes=()
+  return $code
+}
+tell &
+teller=$!
+trap 'kill -TERM "$teller" "${lanes[@]}" 2>/dev/null; wait; exit 130' INT TERM
+trap 'kill "$teller" 2>/dev/null' EXIT
+
+run_lanes lane_to_start || exit 1
+run_lanes lane_of_guests lane_of_compilers
+[ "$all" = 0 ] || run_lanes lane_of_benches
+
+# Adds up "N passed, N failed[, N skipped]" lines and GoogleTest's summaries of this run's logs.
+passed=0
+failed=0
+skipped=0
+broken=()
+for file in "$logs"/*.state; do
+  name=$(basename "$file" .state)
+  read -r state _ <"$file"
+  if [ "$state" != ok ]; then
+    broken+=("$name")
+    failed=$((failed + 1))
+  fi
+  case $name in style | unit | images-check | asan | e2e)
+    read -r p f s < <(python3 tools/count-tests "$logs/$name.log")
+    passed=$((passed + p))
+    failed=$((failed + f))
+    skipped=$((skipped + s))
+    ;;
+  esac
+done
 
 echo
 echo "took $((SECONDS - started)) s; logs in build/test-logs"
 [ ${#broken[@]} -gt 0 ] && echo "failed steps: ${broken[*]}"
 if [ "$skipped" -gt 0 ]; then
   echo "skipped:"
-  grep -hE '^\[  SKIPPED \] [A-Za-z]|^skip ' "$logs"/*.log | sort -u | sed 's/^/   /'
+  for file in "$logs"/*.state; do
+    grep -hE '^\[  SKIPPED \] [A-Za-z]|^skip ' "${file%.state}.log"
+  done | sort -u | sed 's/^/   /'
 fi
 if [ $((passed + failed)) -eq 0 ]; then
   echo "no test ran" >&2
