@@ -12,7 +12,7 @@ checks, and the end-to-end tests in microVMs. Where /dev/kvm cannot run Linux gu
 emulated host. Uses a data directory, port and machine of its own.
 
   --all        the long tier: bigger counts, benchmarks with --check
-  --only STEP  one step of: packages style build unit asan images e2e bench
+  --only STEP  one step of: packages style build unit asan images e2e sdk bench
   -h, --help   this text
 
 Examples:
@@ -100,7 +100,9 @@ images() { images/build --out build/images --agent build/release/bin/space-agent
 lane_of_guests() {
   step unit unit_tests release
   step images images && step images-check images/base/check build/images
-  [ ! -e build/images/base.json ] || step e2e tests/e2e/run
+  [ -e build/images/base.json ] || return
+  step e2e tests/e2e/run
+  step sdk tests/sdk/run
 }
 lane_of_compilers() {
   renice -n 10 -p "$BASHPID" >/dev/null
@@ -155,7 +157,7 @@ for file in "$logs"/*.state; do
     broken+=("$name")
     failed=$((failed + 1))
   fi
-  case $name in style | unit | images-check | asan | e2e)
+  case $name in style | unit | images-check | asan | e2e | sdk)
     read -r p f s < <(python3 tools/count-tests "$logs/$name.log")
     passed=$((passed + p))
     failed=$((failed + f))

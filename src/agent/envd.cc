@@ -15,6 +15,12 @@
 namespace space::agent {
 namespace {
 
+// The services of ServeRpc.
+constexpr std::string_view kProcess = "process.Process";
+constexpr std::string_view kFilesystem = "filesystem.Filesystem";
+
+bool IsService(std::string_view name) { return name == kProcess || name == kFilesystem; }
+
 bool IsInternal(std::string_view path) {
   const auto& all = wire::kInternalPaths;
   return std::find(all.begin(), all.end(), path) != all.end();
@@ -61,7 +67,7 @@ asio::awaitable<void> Envd::Serve(http::Exchange& exchange) {
     co_return co_await RespondRestError(exchange, 401,
                                         "unauthorized: wrong or missing access token");
   }
-  if (target->segments.size() == 2 && target->segments[0].find('.') != std::string::npos) {
+  if (target->segments.size() == 2 && IsService(target->segments[0])) {
     co_return co_await ServeRpc(exchange, *target);
   }
   co_await ServeRest(exchange, *target);
@@ -117,14 +123,10 @@ asio::awaitable<void> Envd::ServeRpc(http::Exchange& exchange, const http::Targe
   if (!call) {
     co_return;
   }
-  if (target.segments[0] == "process.Process") {
+  if (target.segments[0] == kProcess) {
     co_return co_await process_service_.Serve(*call, target.segments[1]);
   }
-  if (target.segments[0] == "filesystem.Filesystem") {
-    co_return co_await filesystem_service_.Serve(*call, target.segments[1]);
-  }
-  co_await call->RespondError(
-      Error(ErrorCode::kUnimplemented, "unknown service " + target.segments[0]));
+  co_await filesystem_service_.Serve(*call, target.segments[1]);
 }
 
 }  // namespace space::agent

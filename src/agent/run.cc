@@ -27,8 +27,7 @@ class Agent {
       : context_(context),
         envd_(context_.get_executor(), std::move(settings), std::move(guest)),
         server_(context_.get_executor(),
-                [this](http::Exchange& exchange) { return envd_.Serve(exchange); }) {
-  }
+                [this](http::Exchange& exchange) { return envd_.Serve(exchange); }) {}
 
   // Connections of the host, served as `peer`.
   Result<void> ServeHost(UniqueFd listener, std::string_view peer) {

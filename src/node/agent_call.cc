@@ -173,11 +173,15 @@ asio::awaitable<Result<void>> CheckHealth(std::shared_ptr<VmmClient> vmm) {
   return CallAgent(std::move(vmm), {"GET", "/health", [] { return std::string(); }, {}});
 }
 
-asio::awaitable<Result<MetricPoint>> FetchMetrics(std::shared_ptr<VmmClient> vmm) {
+asio::awaitable<Result<MetricPoint>> FetchMetrics(std::shared_ptr<VmmClient> vmm,
+                                                  std::string token) {
   AgentCall call;  // named: GCC 12 destroys temporaries of a co_await twice
   call.method = "GET";
   call.target = "/metrics";
   call.make_body = [] { return std::string(); };
+  if (!token.empty()) {
+    call.more_headers.Set("X-Access-Token", std::move(token));
+  }
   call.keeps_line = true;
   call.limit_ms = kMetricsLimitMs;
   SPACE_CO_TRY(const std::string body, co_await AskAgent(std::move(vmm), std::move(call)), "");

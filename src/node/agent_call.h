@@ -31,10 +31,11 @@ enum class FreezeKind { kKeep, kTemplate, kOnlyProcesses };
 asio::awaitable<Result<void>> PostFreeze(std::shared_ptr<VmmClient> vmm, FreezeKind kind);
 asio::awaitable<Result<void>> PostUnfreeze(std::shared_ptr<VmmClient> vmm);
 
-// GET /metrics; `at` is left to the caller. The guest may say what it likes: numbers are kept
-// within what they can be.
+// GET /metrics, with the sandbox's token; `at` is left to the caller. The guest may say what it
+// likes: numbers are kept within what they can be.
 //   errors: kTimeout after two seconds, kInvalidArgument for what is no such answer
-asio::awaitable<Result<MetricPoint>> FetchMetrics(std::shared_ptr<VmmClient> vmm);
+asio::awaitable<Result<MetricPoint>> FetchMetrics(std::shared_ptr<VmmClient> vmm,
+                                                  std::string token);
 
 // Runs a program as root to its end, whatever that is: what it reads and touches is in memory then.
 asio::awaitable<Result<void>> RunInGuest(std::shared_ptr<VmmClient> vmm,

@@ -205,7 +205,9 @@ asio::awaitable<void> Fake::Agent(Fake& fake, http::Exchange& exchange) {
   if (target == "/health") {
     co_await Reply(exchange, fake.Is("sick") ? 503 : 204, "");
   } else if (target == "/metrics") {
-    co_await Reply(exchange, 200, fake.Is("boasts") ? kBoast : kUse);
+    const std::string token(exchange.request().headers.Find("X-Access-Token").value_or(""));
+    const bool may = fake.init_body.find("\"accessToken\":\"" + token + "\"") != std::string::npos;
+    co_await Reply(exchange, may ? 200 : 401, fake.Is("boasts") ? kBoast : kUse);
   } else if (target == "/init") {
     auto body = co_await exchange.ReadAll(1 << 20);
     fake.init_body = body ? *body : "";

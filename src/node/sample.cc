@@ -20,7 +20,11 @@ constexpr int kRestFactor = 4;
 }  // namespace
 
 asio::awaitable<void> Node::SampleOne(SandboxPointer sandbox) {
-  auto point = co_await FetchMetrics(sandbox->vmm);
+  auto point = co_await FetchMetrics(sandbox->vmm, sandbox->record.envd_token);
+  if (!point && point.error().code() == ErrorCode::kInternal) {
+    SPACE_LOG_LIMITED(log::Level::kWarn, "metrics_refused", {"sandbox_id", sandbox->record.id},
+                      {"error", point.error().message()});
+  }
   if (!point || sandbox->is_gone) {
     co_return;  // busy, pausing or ending: the next round asks again
   }

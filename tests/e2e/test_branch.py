@@ -151,8 +151,9 @@ class Branch(unittest.TestCase):
         # others map too; a slot gives that back before it goes, which drop_caches does not do to pages that are mapped.
         self.node.ok("kill", source)
         self.assertEqual(self.node.host(f"sed -n 's/^\\(anon\\|shmem\\) //p' {group}/memory.stat").split(), ["0", "0"])
-        self.node.host(f"sync; for i in 1 2 3 4; do echo 1G > {group}/memory.reclaim || true; done 2>&-")
-        held = self.node.host(f"grep -v ' 0$' {group}/memory.stat")
+        self.node.host(f"for i in $(seq 50); do grep -q '^file 0$' {group}/memory.stat && break; sync;"
+                       f"echo 1G > {group}/memory.reclaim; echo 3 > /proc/sys/vm/drop_caches; sleep 0.2; done 2>&- || true")
+        held = self.node.host(f"grep -v -e ' 0$' -e '^pg' -e '^workingset' {group}/memory.stat")
         self.node.host(f"rmdir {group}")
         self.assertTrue(wait_for(lambda: int(self.node.host(
             "sed -n 's/nr_dying_descendants //p' /sys/fs/cgroup/cgroup.stat")) <= dying, 60), held)

@@ -139,7 +139,7 @@ const cases = {
   async pause_and_connect() {
     const other = await Sandbox.create('base', { timeoutMs: 300_000 })
     try {
-      await other.commands.run('echo kept > /dev/shm/kept; sleep 600 &')
+      await other.commands.run('echo kept > /dev/shm/kept; sleep 600 >/dev/null 2>&1 &')
       await (other.pause ?? other.betaPause).call(other)
       expect(!(await other.isRunning()))
       const back = await Sandbox.connect(other.sandboxId, { timeoutMs: 300_000 })

@@ -176,7 +176,7 @@ class Tour:
     def case_pause_and_connect(self):
         box = Sandbox.create("base", timeout=300)
         try:
-            box.commands.run("echo kept > /dev/shm/kept; sleep 600 &")
+            box.commands.run("echo kept > /dev/shm/kept; sleep 600 >/dev/null 2>&1 &")
             pause = getattr(box, "pause", None) or box.beta_pause
             pause()
             expect(not box.is_running())
