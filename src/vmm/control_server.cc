@@ -45,6 +45,8 @@ void ControlServer::OnEvents(uint64_t token, uint32_t /*events*/) {
     Accept();
   } else if (token == kSnapshot) {
     OnSnapshotEnd();
+  } else if (!waiting_.empty()) {
+    SendWaiting();
   } else {
     ReadClient();
   }
@@ -67,6 +69,7 @@ void ControlServer::Accept() {
     return;
   }
   client_ = std::move(client);
+  client_events_ = EPOLLIN;
   ++client_number_;
   loop_->Unwatch(listener_.get());
 }
@@ -75,6 +78,7 @@ void ControlServer::DropClient(std::string_view why) {
   log::Info("control_client_gone", {{"why", why}});
   loop_->Unwatch(client_.get());
   client_ = UniqueFd();
+  waiting_.clear();
   if (!machine_) {
     // Nobody else has the descriptors to start it with.
     exit_->Report(wire::ExitReason::kKilled, "client gone before the start");
@@ -141,6 +145,9 @@ void ControlServer::Start(uint32_t id, const Result<void>& started) {
 // Called under the device's lock, maybe by a vCPU thread: only hands over.
 DeviceHooks ControlServer::Hooks() {
   return DeviceHooks{[this](std::string hello) {
+    if (has_hello_.exchange(true)) {
+      return;
+    }
     loop_->Post([this, hello = std::move(hello)]() mutable { OnHello(std::move(hello)); });
   }};
 }
@@ -301,11 +308,30 @@ void ControlServer::Send(uint32_t id, wire::VmmMessage message) {
   if (!client_.valid()) {
     return;
   }
-  const Result<void> sent =
-      SendPacket(client_.get(), wire::Encode(wire::VmmPacket{id, std::move(message)}));
-  // A client that does not read is as good as gone; waiting for it would stop the devices.
-  if (!sent) {
-    DropClient(sent.error().message());
+  waiting_.push_back(wire::Encode(wire::VmmPacket{id, std::move(message)}));
+  if (waiting_.size() == 1) {
+    SendWaiting();
+  }
+}
+
+// Nothing here waits for the client: that would stop the devices.
+void ControlServer::SendWaiting() {
+  while (!waiting_.empty()) {
+    const Result<void> sent = SendPacket(client_.get(), waiting_.front());
+    if (!sent && sent.error().code() == ErrorCode::kTimeout) {
+      break;
+    }
+    if (!sent) {
+      return DropClient(sent.error().message());
+    }
+    waiting_.pop_front();
+  }
+  const uint32_t events = waiting_.empty() ? EPOLLIN : EPOLLOUT;
+  if (events != client_events_) {
+    if (!loop_->Watch(client_.get(), events, *this, kClient)) {
+      return DropClient("cannot be watched");
+    }
+    client_events_ = events;
   }
 }
 

@@ -1,13 +1,16 @@
 // The control socket (wire/vmm_control.h): one client at a time; who connects meanwhile waits in
 // the backlog until the client's end is closed. A client that goes before the start ends the
 // process. On the device thread. The client is checked by its uid and otherwise treated as possibly
-// broken: what it sends may end its connection, never the VM.
+// broken: what it sends may end its connection, never the VM. What it is slow to read waits here,
+// and while something waits no further request is read.
 #pragma once
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -63,19 +66,25 @@ class ControlServer final : private EventSink {
   void OnHello(std::string hello);
   void Answer(uint32_t id, const Result<void>& outcome);
   void Send(uint32_t id, wire::VmmMessage message);
+  void SendWaiting();
 
   UniqueFd listener_;
   const kvm::System* system_;
   EventLoop* loop_;
   ExitBox* exit_;
   UniqueFd client_;
+  uint32_t client_events_ = 0;  // watched
   uint64_t client_number_ = 0;  // a late reply must not reach the next client
+  // Packets that its socket had no room for: one a request at most, and an event of each kind.
+  std::deque<std::string> waiting_;
   std::optional<PageScan> scan_;
   std::unique_ptr<Machine> machine_;
   std::unique_ptr<Snapshot> snapshot_;  // while its child writes
   uint32_t snapshot_id_ = 0;            // of the request, and who sent it
   uint64_t snapshot_client_ = 0;
   UniqueFd exit_record_;
+  std::atomic<bool> has_hello_ =
+      false;  // the guest may say it as often as it likes: the first counts
   std::string hello_;
   std::chrono::steady_clock::time_point started_;
   uint64_t start_to_hello_us_ = 0;

@@ -31,6 +31,7 @@ Result<std::unique_ptr<VirtioDevice>> CreateVsock(MachineConfig& /*config*/, siz
   VsockConfig vsock;
   vsock.guest_cid = wire::kGuestCid;
   vsock.hello_port = wire::kHelloPort;
+  vsock.control_port = wire::kControlPort;
   vsock.on_hello = hooks.on_hello;
   SPACE_TRY(std::unique_ptr<VsockDevice> device, VsockDevice::Create(std::move(vsock), poller),
             "vsock");

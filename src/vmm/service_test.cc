@@ -1,5 +1,6 @@
 // The whole monitor but its main, driven over its control socket with guests of a few instructions.
 // They run on any /dev/kvm, also one that could not run Linux. Without one: skipped, and said so.
+#include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -123,6 +124,31 @@ TEST_F(ServiceTest, Status_FollowsTheLife) {
   packet = Next();
   ASSERT_TRUE(packet);
   EXPECT_EQ(std::get<wire::StatusReply>(packet->message).state, wire::VmState::kRunning);
+}
+
+TEST_F(ServiceTest, Status_ASlowReaderLosesNothing) {
+  ASSERT_TRUE(StartCode(kSpin).is_ok);
+  ASSERT_EQ(::fcntl(client_.get(), F_SETFL, O_NONBLOCK), 0);
+  uint32_t asked = 0;
+  // Until neither direction takes any more: the monitor holds the replies and reads no further.
+  for (int quiet = 0; quiet < 100 && asked < 100'000;) {
+    const auto sent =
+        SendPacket(client_.get(), wire::Encode(wire::VmmPacket{asked + 1, wire::StatusRequest{}}));
+    quiet = sent ? 0 : quiet + 1;
+    asked += sent ? 1 : 0;
+    if (!sent) {
+      ASSERT_EQ(sent.error().code(), ErrorCode::kTimeout) << sent.error().message();
+      ::usleep(1000);
+    }
+  }
+  ASSERT_LT(asked, 100'000U);
+  for (uint32_t id = 1; id <= asked; ++id) {
+    const std::optional<wire::VmmPacket> packet = Next();
+    ASSERT_TRUE(packet);
+    ASSERT_EQ(packet->id, id);
+  }
+  Send(asked + 1, wire::StatusRequest{});
+  EXPECT_TRUE(Next());
 }
 
 TEST_F(ServiceTest, Connect_SaysWhyItCannot) {

@@ -125,7 +125,7 @@ void VsockDevice::OnRequest(const PacketHeader& header) {
   if (hellos_.size() >= kMaxHellos) {
     Close(*by_token_.at(hellos_.front()), true, "replaced by a later hello");
   }
-  if (by_token_.size() >= kMaxConnections) {
+  if (by_token_.size() >= kMaxConnections - kReserved) {
     return QueueReset(header.destination_port, header.source_port);
   }
   Connection& connection = Add(header.destination_port, header.source_port, UniqueFd());

@@ -64,7 +64,9 @@ Result<void> VsockDevice::Activate(std::span<Queue> queues, uint64_t, InterruptL
 
 Result<void> VsockDevice::Connect(uint32_t guest_port, UniqueFd stream,
                                   std::function<void(Result<void>)> on_connected) {
-  if (by_token_.size() >= kMaxConnections) {
+  const size_t most =
+      guest_port == config_.control_port ? kMaxConnections : kMaxConnections - kReserved;
+  if (by_token_.size() >= most) {
     on_connected(Fail(ErrorCode::kExhausted, "sandbox has too many open streams"));
     return {};
   }

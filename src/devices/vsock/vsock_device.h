@@ -26,6 +26,9 @@ namespace space {
 struct VsockConfig {
   uint64_t guest_cid = 3;
   uint32_t hello_port = 1024;
+  // The last kReserved streams are for this guest port: however many clients hold theirs, the
+  // daemon reaches its agent.
+  uint32_t control_port = 1026;
   // What the guest sent to the hello port until it shut down, at most kMaxHelloBytes; not looked
   // at.
   std::function<void(std::string)> on_hello;
@@ -36,6 +39,7 @@ class VsockDevice final : public VirtioDevice {
  public:
   static constexpr uint64_t kHostCid = 2;
   static constexpr size_t kMaxConnections = 1023;
+  static constexpr size_t kReserved = 15;
   static constexpr size_t kMaxHellos = 4;  // at once; a further one replaces the oldest
   static constexpr size_t kMaxHelloBytes = 1024;
   static constexpr size_t kMaxResets = 256;  // waiting for receive buffers

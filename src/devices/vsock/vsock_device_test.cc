@@ -92,18 +92,29 @@ TEST_F(VsockTest, Connect_GivenUpByTheHostIsResetInTheGuest) {
   EXPECT_EQ(outcomes_.at(0).error().code(), ErrorCode::kUnavailable);
 }
 
-TEST_F(VsockTest, Connect_BeyondTheLimitIsRefused) {
+TEST_F(VsockTest, Connect_BeyondTheLimitIsRefusedAndTheDaemonHasAFewMore) {
   // Descriptors of the test itself are scarce, so all streams share one socket.
   auto pair = *MakeSocketPair(SOCK_STREAM);
   int answers = 0;
   const auto note = [&](const Result<void>&) { ++answers; };
-  for (size_t at = 0; at < VsockDevice::kMaxConnections; ++at) {
+  constexpr size_t kForClients = VsockDevice::kMaxConnections - VsockDevice::kReserved;
+  for (size_t at = 0; at < kForClients; ++at) {
     ASSERT_TRUE(guest_.device->Connect(kPort, UniqueFd(), note).has_value());
   }
   EXPECT_EQ(answers, 0);
+  const auto is_refused = [&](uint32_t port) {
+    const int before = answers;
+    EXPECT_TRUE(guest_.device->Connect(port, UniqueFd(), note).has_value());
+    return answers != before;
+  };
+  EXPECT_TRUE(is_refused(kPort));
+  for (size_t at = 0; at < VsockDevice::kReserved; ++at) {
+    EXPECT_FALSE(is_refused(VsockConfig().control_port));
+  }
   std::optional<ErrorCode> code;
   const auto last = [&](const Result<void>& outcome) { code = outcome.error().code(); };
-  ASSERT_TRUE(guest_.device->Connect(kPort, std::move(pair.second), last).has_value());
+  const uint32_t port = VsockConfig().control_port;
+  ASSERT_TRUE(guest_.device->Connect(port, std::move(pair.second), last).has_value());
   EXPECT_EQ(code, ErrorCode::kExhausted);
 }
 
