@@ -8,6 +8,7 @@
 #include "api/proxy_route.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "http/deadline.h"
 #include "node/guest_port.h"
 
 namespace space {
@@ -124,10 +125,17 @@ asio::awaitable<Result<ApiResponse>> Api::Run(http::Exchange& exchange, ApiReque
         : JsonResponse(404, ErrorBody(404, kUnknownRoute));
   }
   request.parameters = std::move(match.parameters);
-  if (match.route->scope) {
-    SPACE_CO_TRY(request.team_id, Authorize(head, *match.route->scope), "");
+  if (!match.route->scope) {  // for anybody: nothing of theirs is kept
+    co_return co_await match.route->operation(*this, std::move(request));
   }
-  auto body = co_await exchange.ReadAll(kMaxJsonBytes);
+  SPACE_CO_TRY(request.team_id, Authorize(head, *match.route->scope), "");
+  auto body = co_await http::WithDeadline(exchange.ReadAll(kMaxJsonBytes),
+                                          static_cast<int>(node_.config().body_timeout.count()));
+  if (!body && body.error().code() == ErrorCode::kTimeout) {
+    ApiResponse late = JsonResponse(408, ErrorBody(408, "the body did not arrive in time"));
+    late.headers = {{"Connection", "close"}};
+    co_return late;
+  }
   if (!body && body.error().code() == ErrorCode::kExhausted) {
     co_return JsonResponse(413, ErrorBody(413, "body is larger than 1 MiB"));
   }

@@ -7,6 +7,8 @@
 #include <gtest/gtest.h>
 
 #include "api/test_node.h"
+#include "http/deadline.h"
+#include "http/spawn.h"
 #include "node/time_text.h"
 
 namespace space {
@@ -25,6 +27,38 @@ json::value Inspect(TestNode& node, const std::string& id) {
 
 bool IsDead(TestNode& node, const std::string& id) {
   return Inspect(node, id).at("state").as_string() == "dead";
+}
+
+// A request whose body never comes: the status of the answer, and whether the connection ends.
+asio::awaitable<void> SendHalf(TestNode& node, std::string target, std::string key,
+                               std::pair<int, bool>& outcome) {
+  auto stream = co_await http::ConnectTcp("127.0.0.1", node.port, 5000);
+  http::ClientConnection connection(*std::move(stream));
+  http::RequestHead head;
+  head.method = "POST";
+  head.target = std::move(target);
+  head.headers = {{"Host", "127.0.0.1"}, {"X-API-Key", key}};
+  [[maybe_unused]] const auto sent = co_await connection.Send(std::move(head), 10);
+  const auto answer = co_await connection.ReadHead();
+  outcome.first = answer ? answer->status : -1;
+  outcome.second = answer && answer->headers.Find("Connection") == "close";
+}
+
+TEST(NodeLife, ABodyThatDoesNotComeIs408AndWithoutAKeyNothingIsRead) {
+  TestNode node;
+  node.Stop();
+  node.config.body_timeout = std::chrono::milliseconds(50);
+  node.Start();
+  std::pair<int, bool> outcome;
+  http::Spawn(node.running->io.get_executor(), SendHalf(node, "/v2/sandboxes", node.key, outcome),
+              "half");
+  ASSERT_TRUE(node.RunUntil([&] { return outcome.first != 0; }, 5000));
+  EXPECT_EQ(outcome, std::pair(408, true));
+  outcome = {};
+  http::Spawn(node.running->io.get_executor(), SendHalf(node, "/v2/sandboxes", "no", outcome),
+              "half");
+  ASSERT_TRUE(node.RunUntil([&] { return outcome.first != 0; }, 5000));
+  EXPECT_EQ(outcome.first, 401);
 }
 
 TEST(NodeLife, CreateAnswersWithARunningSandboxAndTheAgentHasItsSettings) {

@@ -72,6 +72,9 @@ asio::awaitable<Outcome> PumpResponse(http::Exchange& exchange, http::ClientConn
     co_return Outcome::kNoAnswer;
   }
   http::ResponseHead out = HeadForClient(*head, is_own_origin);
+  if (head->status == 101 && !IsUpgrade(exchange.request())) {
+    co_return Outcome::kNoAnswer;  // to a question that was not asked
+  }
   if (head->status == 101) {
     upgrade = std::move(out);
     co_return Outcome::kUpgraded;

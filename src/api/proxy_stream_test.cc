@@ -169,5 +169,12 @@ TEST(Proxy, UpgradesPassThroughAndEndWithTheSandbox) {
   EXPECT_TRUE(node.RunUntil([&] { return is_over; }, 1000));
 }
 
+TEST(Proxy, AnUpgradeThatNobodyAskedForIsNoAnswer) {
+  TestNode node;
+  const std::string id = node.Create();
+  EXPECT_EQ(node.Guest(id, 49983, "GET", "/upgrade-echo").status, 502);
+  EXPECT_EQ(node.Guest(id, 49983, "GET", "/health").status, 204);
+}
+
 }  // namespace
 }  // namespace space

@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -35,6 +36,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void StartFill(size_t wanted, size_t limit);
   asio::awaitable<bool> WaitInput() { return input_event_.Wait(); }
   void WakeWaiters();
+  // Since when it waits for a whole request head; nullopt while a request is served.
+  std::optional<std::chrono::steady_clock::time_point> idle_since;
   // An idle connection should cost little. Not while a read is pending into that memory.
   void ShrinkInput() {
     if (!is_filling_) {

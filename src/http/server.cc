@@ -4,10 +4,12 @@
 #include <fcntl.h>
 #include <linux/vm_sockets.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <exception>
 #include <unordered_set>
 #include <utility>
@@ -29,12 +31,12 @@ struct Server::Impl {
       : executor(std::move(executor_in)),
         handler(std::move(handler_in)),
         limits(limits_in),
-        connection_ended(executor) {}
+        place_free(executor) {}
 
   asio::any_io_executor executor;
   Handler handler;
   ServerLimits limits;
-  Event connection_ended;
+  Event place_free;  // a connection has ended, or waits for a request
   std::unordered_set<std::shared_ptr<Connection>> open;
   std::vector<std::weak_ptr<Listener>> listeners;
   bool is_stopped = false;
@@ -43,6 +45,7 @@ struct Server::Impl {
 namespace {
 
 constexpr uint64_t kDrainBytes = 1 << 20;
+constexpr std::chrono::seconds kDrainLimit{30};
 constexpr int kAcceptPauseMs = 100;
 
 using Owner = std::shared_ptr<Server::Impl>;
@@ -166,7 +169,9 @@ asio::awaitable<bool> SettleResponse(ServerExchange& exchange, std::shared_ptr<E
 asio::awaitable<bool> Drain(ServerExchange& exchange, std::shared_ptr<ExchangeState> state) {
   std::vector<char> scrap(state->body.is_done() ? 0 : 16 * 1024);
   uint64_t drained = 0;
-  while (!state->body.is_done() && drained <= kDrainBytes) {
+  const auto give_up = std::chrono::steady_clock::now() + kDrainLimit;
+  while (!state->body.is_done() && drained <= kDrainBytes &&
+         std::chrono::steady_clock::now() < give_up) {
     const auto count = co_await exchange.Read(scrap);
     if (!count) {
       co_return false;
@@ -207,7 +212,10 @@ asio::awaitable<bool> ServeOne(Owner server, std::shared_ptr<Connection> connect
 
 asio::awaitable<void> ServeRequests(Owner server, std::shared_ptr<Connection> connection) {
   while (!connection->is_closed()) {
+    connection->idle_since = std::chrono::steady_clock::now();
+    server->place_free.Notify();
     HeadResult incoming = co_await ReadHead(connection, server->limits);
+    connection->idle_since.reset();
     if (!incoming) {
       if (incoming.error().status != 0) {
         SPACE_LOG_LIMITED(log::Level::kInfo, "http_head_refused", {"peer", connection->peer()},
@@ -232,7 +240,7 @@ asio::awaitable<void> RunConnection(Owner server, std::shared_ptr<Connection> co
     connection->Close();
   }
   server->open.erase(connection);
-  server->connection_ended.Notify();
+  server->place_free.Notify();
 }
 
 void Begin(const Owner& server, Stream stream, std::string peer) {
@@ -257,14 +265,36 @@ int AcceptOne(const Owner& server, int listener) {
   return 0;
 }
 
+// None when all of them are busy.
+void CutLongestIdle(const Owner& server) {
+  std::shared_ptr<Connection> oldest;
+  for (const auto& connection : server->open) {
+    if (connection->idle_since && !connection->is_closed() &&
+        (!oldest || *connection->idle_since < *oldest->idle_since)) {
+      oldest = connection;
+    }
+  }
+  if (oldest) {
+    oldest->Cut();
+  }
+}
+
 asio::awaitable<void> AcceptLoop(Owner server, std::shared_ptr<Listener> listener) {
   asio::steady_timer pause(server->executor);
   while (!server->is_stopped) {
     if (server->open.size() >= server->limits.connections) {
       SPACE_LOG_LIMITED(log::Level::kWarn, "http_connections_full",
                         {"limit", server->limits.connections});
-      co_await server->connection_ended.Wait();
-      continue;
+      const auto [error] = co_await listener->async_wait(Listener::wait_read, kNoThrow);
+      if (error) {
+        co_return;
+      }
+      pollfd queue{.fd = listener->native_handle(), .events = POLLIN, .revents = 0};
+      if (::poll(&queue, 1, 0) == 1 && server->open.size() >= server->limits.connections) {
+        CutLongestIdle(server);
+        co_await server->place_free.Wait();
+      }
+      continue;  // asio's word may be of the time before the wait
     }
     const int number = AcceptOne(server, listener->native_handle());
     if (number == EAGAIN || number == EWOULDBLOCK) {
@@ -326,7 +356,7 @@ void Server::Stop() {
   for (const auto& connection : open) {
     connection->Cut();
   }
-  impl_->connection_ended.Notify();
+  impl_->place_free.Notify();
 }
 
 }  // namespace space::http

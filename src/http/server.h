@@ -22,7 +22,9 @@ struct ServerLimits {
   int idle_timeout_ms = 640'000;  // between requests; E2B clients keep connections 300 s
   // A Read or Write that waits this long without a byte moving either way cuts the connection.
   int stall_timeout_ms = 3'600'000;
-  size_t connections = 4096;  // further ones wait in the listen queue
+  // One more takes the place of the one that has waited longest for a request; when none waits for
+  // one, it stays in the listen queue.
+  size_t connections = 4096;
 };
 
 // One request and its response. Lives for the handler's call; the handler owns the pace.

@@ -223,14 +223,31 @@ TEST(Server, StallTimeoutCutsAStuckBody) {
 TEST(Server, FurtherConnectionsWaitForTheirTurn) {
   TestServer server(Echo, {.connections = 1});
   auto first = std::make_unique<RawClient>(server.port());
-  ASSERT_TRUE(first->Send(kGet));
-  EXPECT_TRUE(first->ReadUntil("GET /a ").ends_with("GET /a "));
+  ASSERT_TRUE(
+      first->Send("POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n"
+                  "Expect: 100-continue\r\n\r\n"));
+  EXPECT_TRUE(first->ReadUntil("100 Continue\r\n\r\n").ends_with("\r\n\r\n"));
   RawClient second(server.port());
   ASSERT_TRUE(second.Send(kGet));
   pollfd waiting{second.fd(), POLLIN, 0};
   EXPECT_EQ(::poll(&waiting, 1, 100), 0);
-  first.reset();
+  ASSERT_TRUE(first->Send("12"));
+  EXPECT_TRUE(first->ReadUntil("POST /a ").ends_with("POST /a "));
   EXPECT_TRUE(second.ReadUntil("GET /a ").ends_with("GET /a "));
+}
+
+TEST(Server, ANewConnectionTakesThePlaceOfTheLongestIdleOne) {
+  TestServer server(Echo, {.connections = 2});
+  RawClient silent(server.port());  // never sends a byte
+  RawClient busy(server.port());
+  ASSERT_TRUE(busy.Send(kGet));
+  EXPECT_TRUE(busy.ReadUntil("GET /a ").ends_with("GET /a "));
+  RawClient late(server.port());
+  ASSERT_TRUE(late.Send(kGet));
+  EXPECT_TRUE(late.ReadUntil("GET /a ").ends_with("GET /a "));
+  EXPECT_EQ(silent.ReadAll(), "");
+  ASSERT_TRUE(busy.Send(kGet));
+  EXPECT_TRUE(busy.ReadUntil("GET /a ").ends_with("GET /a "));
 }
 
 TEST(Server, ServesASocketPair) {
