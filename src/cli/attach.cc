@@ -190,7 +190,11 @@ asio::awaitable<Result<AttachEnd>> Attach(asio::io_context& io, std::shared_ptr<
     request.process.environment.try_emplace("TERM", kind == nullptr ? "xterm-256color" : kind);
   }
   const bool has_input = request.process.has_input;
-  auto stream = co_await ProcessStream::Start(target, std::move(request.process));
+  auto starting = ProcessStream::Start(target, std::move(request.process));
+  auto stream = co_await UnlessSignalled(signals, std::move(starting));
+  if (!stream && signals.count() > 0) {
+    co_return AttachEnd{kExitSignalBase + signals.first(), true};
+  }
   if (!stream) {
     co_return Fail(std::move(stream).error());
   }

@@ -147,6 +147,12 @@ TEST_F(Cli, TerminatedRunRemovesTheSandboxToo) {
   EXPECT_EQ(daemon_.live(), 0U);
 }
 
+TEST_F(Cli, AServerThatNeverAnswersCanBeInterrupted) {
+  const Done done = Run({"run", "mute"}, {}, SIGINT);
+  EXPECT_EQ(done.code, 130) << done.err;
+  EXPECT_EQ(daemon_.live(), 0U);
+}
+
 TEST_F(Cli, CutStreamIsOurFailure) {
   const Done done = Run({"exec", kId, "cut"});
   EXPECT_EQ(done.code, 125);

@@ -5,6 +5,8 @@
 
 #include <boost/json.hpp>
 
+#include "http/deadline.h"
+
 namespace space::cli {
 namespace {
 
@@ -12,6 +14,9 @@ namespace json = boost::json;
 
 constexpr size_t kMaxAnswer = 1 << 20;
 constexpr int kCallLimitMs = 30'000;
+// An agent belongs to its guest: it may say nothing for ever.
+constexpr int kStartLimitMs = 60'000;
+constexpr int kStoreLimitMs = 600'000;  // of what was sent
 constexpr std::string_view kProcess = "/process.Process/";
 
 // The names that the agent gives signals, which are those of Go's runtime, by number.
@@ -185,6 +190,15 @@ Result<ProcessEvent> ParseProcessEvent(std::string_view text) {
 
 asio::awaitable<Result<ProcessStream>> ProcessStream::Start(std::shared_ptr<EnvdTarget> target,
                                                             ProcessRequest request) {
+  auto begun = co_await http::WithDeadline(Begin(target, std::move(request)), kStartLimitMs);
+  if (!begun && begun.error().code() == ErrorCode::kTimeout) {
+    co_return Fail(std::move(begun).error().While(target->name() + ": start the command"));
+  }
+  co_return begun;
+}
+
+asio::awaitable<Result<ProcessStream>> ProcessStream::Begin(std::shared_ptr<EnvdTarget> target,
+                                                            ProcessRequest request) {
   auto connection = co_await target->Connect();
   if (!connection) {
     // Whatever its code: it is not the command that is missing.
@@ -323,7 +337,8 @@ asio::awaitable<Result<void>> UploadFile(std::shared_ptr<EnvdTarget> target, Fil
   if (size != 0U) {
     (void)co_await connection.http.FinishRequest();
   }
-  SPACE_CO_TRY(const http::ResponseHead answer, co_await connection.http.ReadHead(),
+  SPACE_CO_TRY(const http::ResponseHead answer,
+               co_await http::WithDeadline(connection.http.ReadHead(), kStoreLimitMs),
                target->name());
   if (answer.status != 200) {
     co_return Fail(co_await FileError(connection.http, answer.status, target->name()));
@@ -337,7 +352,8 @@ asio::awaitable<Result<void>> DownloadFile(std::shared_ptr<EnvdTarget> target, F
   http::RequestHead head = MakeHead(*target, "GET", FilesTarget(place));
   head.headers.Set("Accept-Encoding", "identity");
   SPACE_CO_TRY_VOID(co_await connection.http.Send(std::move(head), 0), target->name());
-  SPACE_CO_TRY(const http::ResponseHead answer, co_await connection.http.ReadHead(),
+  SPACE_CO_TRY(const http::ResponseHead answer,
+               co_await http::WithDeadline(connection.http.ReadHead(), kStartLimitMs),
                target->name());
   if (answer.status != 200) {
     co_return Fail(co_await FileError(connection.http, answer.status, target->name()));

@@ -75,7 +75,8 @@ Result<ProcessEvent> ParseProcessEvent(std::string_view json);
 class ProcessStream {
  public:
   // errors: kNotFound (the command, or the sandbox: see what Error says), kPermissionDenied (not
-  //         executable), kUnauthenticated (user), kInvalidArgument (directory), kUnavailable
+  //         executable), kUnauthenticated (user), kInvalidArgument (directory), kUnavailable,
+  //         kTimeout when the agent does not say within a minute that it runs
   static asio::awaitable<Result<ProcessStream>> Start(std::shared_ptr<EnvdTarget> target,
                                                       ProcessRequest request);
   uint32_t pid() const { return pid_; }
@@ -86,6 +87,8 @@ class ProcessStream {
  private:
   ProcessStream(EnvdConnection connection, std::string name)
       : connection_(std::move(connection)), name_(std::move(name)) {}
+  static asio::awaitable<Result<ProcessStream>> Begin(std::shared_ptr<EnvdTarget> target,
+                                                      ProcessRequest request);
   asio::awaitable<Result<ProcessEvent>> ReadEvent();
   EnvdConnection connection_;
   std::string name_;

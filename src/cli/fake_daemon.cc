@@ -218,9 +218,13 @@ asio::awaitable<void> FakeDaemon::ServeProcess(http::Exchange& exchange, std::st
 }
 
 // Commands: "exit N", "die", "both", "cat" (until its input is closed), "hang" (until a signal),
-// "cut", and everything else is not found.
+// "cut", "mute" (never a byte), and everything else is not found.
 asio::awaitable<void> FakeDaemon::Run(http::Exchange& exchange, std::string command,
                                       std::string argument) {
+  if (command == "mute") {
+    co_await exchange.WaitForPeerClose();
+    co_return;
+  }
   http::ResponseHead head{200, {{"Content-Type", "application/connect+json"}}};
   (void)co_await exchange.Start(std::move(head), std::nullopt);
   const std::string started = MakeEnvelope(R"({"event":{"start":{"pid":5}}})");

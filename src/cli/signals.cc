@@ -1,6 +1,10 @@
 #include "cli/signals.h"
 
+#include <unistd.h>
+
 #include <csignal>
+
+#include "cli/command.h"
 
 namespace space::cli {
 
@@ -24,6 +28,8 @@ void EndSignals::Await() {
     ++count_;
     if (listener_) {
       listener_(count_);
+    } else if (count_ > 2) {
+      ::_exit(kExitSignalBase + number);
     }
     Await();
   });

@@ -4,13 +4,17 @@
 #include <functional>
 #include <memory>
 
+#include <boost/asio/experimental/awaitable_operators.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
+
+#include "http/deadline.h"
+#include "http/event.h"
 
 namespace space::cli {
 
 // While it lives SIGINT, SIGTERM, SIGHUP and SIGQUIT do not end the process: they are counted and
-// handed to whoever listens at the moment. The second one finds nobody more patient than the first.
+// handed to whoever listens at the moment. The third one ends the process, whatever it waits for.
 class EndSignals {
  public:
   explicit EndSignals(boost::asio::io_context& io);
@@ -31,5 +35,24 @@ class EndSignals {
   int first_ = 0;
   int count_ = 0;
 };
+
+// The result of `work`, or kTimeout as soon as a signal has come; `work` is then cancelled and
+// waited for. Nobody else may listen meanwhile.
+template <class T>
+boost::asio::awaitable<Result<T>> UnlessSignalled(EndSignals& signals,
+                                                  boost::asio::awaitable<Result<T>> work) {
+  using namespace boost::asio::experimental::awaitable_operators;
+  http::Event came(co_await boost::asio::this_coro::executor);
+  signals.Listen([&came](int) { came.Notify(); });
+  Result<T> outcome = Fail(ErrorCode::kTimeout, "interrupted");
+  if (signals.count() == 0) {
+    auto first = co_await (http::CatchAll(std::move(work)) || came.Wait());
+    if (first.index() == 0) {
+      outcome = std::get<0>(std::move(first));
+    }
+  }
+  signals.Listen({});
+  co_return outcome;
+}
 
 }  // namespace space::cli
