@@ -20,6 +20,8 @@ namespace {
 
 // The agent itself gives up a freeze after 65 s.
 constexpr int kCallLimitMs = 90'000;
+// With the hooks of whoever made the snapshot; a create waits for it.
+constexpr int kInitLimitMs = 60'000;
 constexpr int kMetricsLimitMs = 2'000;
 // The VMM gives a guest 2 s to take a connection; on a busy host one that has just been restored
 // needs longer.
@@ -206,9 +208,13 @@ asio::awaitable<Result<MetricPoint>> FetchMetrics(std::shared_ptr<VmmClient> vmm
 
 asio::awaitable<Result<void>> PostInit(std::shared_ptr<VmmClient> vmm, SandboxRecord record,
                                        InitKind kind) {
-  return CallAgent(
-      std::move(vmm),
-      {"POST", "/init", [record = std::move(record), kind] { return InitBody(record, kind); }, {}});
+  return CallAgent(std::move(vmm),
+                   {"POST",
+                    "/init",
+                    [record = std::move(record), kind] { return InitBody(record, kind); },
+                    {},
+                    false,
+                    kInitLimitMs});
 }
 
 asio::awaitable<Result<void>> PostFreeze(std::shared_ptr<VmmClient> vmm, FreezeKind kind) {

@@ -42,6 +42,8 @@ struct Config {
   uint64_t sandbox_disk_bytes = 0;
   std::chrono::milliseconds hello_timeout{120'000};
   std::chrono::milliseconds kill_grace{2'000};
+  std::chrono::milliseconds body_timeout{
+      30'000};  // a request to the API: from its head to its last byte
   std::chrono::seconds dead_retention{24 * 3600};
   std::chrono::milliseconds metrics_interval{5'000};
   std::chrono::seconds metrics_retention{3 * 3600};

@@ -108,7 +108,7 @@ SandboxRecord Node::MakeRecord(const CreateSpec& spec, const CreatePlan& plan) {
 // the first. Emulated hosts make it needed: there a guest's kernel now and then dies in its first
 // seconds when many boot at once.
 asio::awaitable<Result<SandboxRecord>> Node::Create(CreateSpec spec) {
-  const Turn turn(creating_);
+  const Turn turn(creating_, kRestoreTurn);
   const auto guest_failed = std::make_shared<bool>(false);
   CreateSpec once_more = spec;
   auto created = co_await CreateOnce(std::move(spec), guest_failed);
@@ -174,8 +174,8 @@ asio::awaitable<Result<SandboxRecord>> Node::CreateOnce(CreateSpec spec,
 }
 
 asio::awaitable<Result<void>> Node::BootOnce(SandboxPointer sandbox, std::string base_image) {
-  SPACE_CO_TRY_VOID(co_await WaitToStart(), "");
-  const Turn turn(starting_);
+  SPACE_CO_TRY_VOID(co_await WaitToStart(sandbox, starting_), "");
+  const Turn turn(starting_, kBootTurn);
   SPACE_CO_TRY(LayerChains chains, BootChains(base_image), "");
   co_return co_await Boot(sandbox, std::move(chains));
 }

@@ -10,6 +10,7 @@
 //   FILE fake=badrestore  the agent refuses /init with "restore" fake=badfreeze, fake=badthaw   the
 //   agent refuses those fake=slowsnapshot  a snapshot takes half a second fake=sick        GET
 //   /health fails         fake=nopages     WorkingSetRequest fails
+//   fake=hanginit  the agent never answers /init
 //   fake=boasts    GET /metrics answers with nonsense
 // POST /fake/word adds a word to a VM that runs; it is in its snapshots too. Its memory is the text
 // that POST /memory sets and GET /memory shows; its disk the text that POST /disk appends to
@@ -211,6 +212,10 @@ asio::awaitable<void> Fake::Agent(Fake& fake, http::Exchange& exchange) {
   } else if (target == "/init") {
     auto body = co_await exchange.ReadAll(1 << 20);
     fake.init_body = body ? *body : "";
+    if (fake.Is("hanginit")) {
+      co_await exchange.WaitForPeerClose();
+      co_return;
+    }
     const bool is_restore = fake.init_body.find("\"restore\"") != std::string::npos;
     const bool is_bad = fake.Is("badinit") || (is_restore && fake.Is("badrestore"));
     fake.is_frozen = fake.is_frozen && is_bad;

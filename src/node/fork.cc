@@ -45,7 +45,7 @@ asio::awaitable<Result<ForkReport>> Node::Fork(std::string team_id, std::string 
     co_return Fail(ErrorCode::kInvalidArgument,
                    "count must be from 1 to 100, not " + std::to_string(spec.count));
   }
-  const Turn turn(creating_);
+  const Turn turn(creating_, kRestoreTurn);
   SPACE_CO_TRY(const SandboxPointer source, FindLive(team_id, id), "");
   if (source->end_reason) {
     co_return NoSandbox(id);

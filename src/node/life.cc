@@ -25,6 +25,9 @@ constexpr milliseconds kAfterSigkill{10'000};
 constexpr milliseconds kClockStep{5'000};
 // A snapshot of a large guest to a slow disk, and its VM's end.
 constexpr std::chrono::minutes kMoveLimit{11};
+// A host whose disk is full may have room again after a while; what cannot be paused is ended.
+constexpr int kAutoPauses = 10;
+constexpr Micros kAutoPauseStep = 30 * kMicrosPerSecond;
 
 // How a child of ours ended, which is reaped by this; empty text for an adopted process, which
 // belongs to init. nullopt: it has not ended, or the kernel is not done with it (seen: the pidfd is
@@ -91,8 +94,10 @@ asio::awaitable<Result<void>> Node::End(SandboxPointer sandbox, std::string reas
     sandbox->end_reason = std::move(reason);
     sandbox->CutStreams();
     sandbox->changed.Notify();
-    if (sandbox->record.state == SandboxState::kCreating) {
-      sandbox->Signal(SIGKILL);  // its creator buries it
+    // Nobody wants what is being made of it; who has it in hands buries it.
+    const SandboxState state = sandbox->record.state;
+    if (state == SandboxState::kCreating || state == SandboxState::kPausing) {
+      sandbox->Signal(SIGKILL);
     }
     // What changes its state now is finished first: a snapshot in progress stays whole.
     const std::function<bool()> is_still = [sandbox] {
@@ -139,8 +144,10 @@ asio::awaitable<void> Node::WatchProcess(SandboxPointer sandbox) {
 }
 
 asio::awaitable<void> Node::WatchClock(SandboxPointer sandbox) {
-  while (!sandbox->is_gone && sandbox->is_usable()) {
-    const milliseconds left{(sandbox->record.end_at - Now()) / 1000};
+  const uint64_t mine = ++sandbox->clock;
+  while (!sandbox->is_gone && sandbox->is_usable() && sandbox->clock == mine) {
+    const Micros due = std::max(sandbox->record.end_at, sandbox->auto_pause_after);
+    const milliseconds left{(due - Now()) / 1000};
     if (left.count() <= 0) {
       if (co_await AtItsEnd(sandbox)) {
         co_return;
@@ -160,13 +167,19 @@ asio::awaitable<void> Node::WatchClock(SandboxPointer sandbox) {
 // Its time is over. False when that is to be tried again.
 asio::awaitable<bool> Node::AtItsEnd(SandboxPointer sandbox) {
   const SandboxRecord& record = sandbox->record;
-  if (record.auto_pause) {
-    const auto paused = co_await Pause(record.team_id, record.id, record.auto_pause_keeps_memory);
-    if (!paused) {
+  if (record.auto_pause && sandbox->failed_auto_pauses < kAutoPauses) {
+    // Counted before: a pause that fails starts the next clock.
+    ++sandbox->failed_auto_pauses;
+    sandbox->auto_pause_after = Now() + kAutoPauseStep;
+    const bool keeps_memory = record.auto_pause_keeps_memory;
+    const auto paused = co_await PauseWith(sandbox, keeps_memory, Consent::kInsist);
+    if (paused) {
+      sandbox->failed_auto_pauses = 0;
+      sandbox->auto_pause_after = 0;
+    } else {
       log::Error("auto_pause_failed",
                  {{"sandbox_id", record.id}, {"error", paused.error().message()}});
     }
-    // A pause that failed has started another clock, unless it was not begun at all.
     co_return sandbox->is_gone || paused.has_value();
   }
   const auto ended = co_await End(sandbox, "expired");

@@ -52,7 +52,8 @@ Node::Node(asio::any_io_executor executor, const Config& config, Catalog& catalo
       launcher_(launcher),
       layers_(std::make_shared<LayerFolder>(config.data_dir, catalog)),
       creating_(std::make_shared<Crowd>(executor_)),
-      starting_(std::make_shared<Crowd>(executor_)) {}
+      starting_(std::make_shared<Crowd>(executor_)),
+      starting_used_(std::make_shared<Crowd>(executor_)) {}
 
 Node::~Node() {
   for (const auto& [id, vm] : own_) {
@@ -71,7 +72,7 @@ size_t Node::live_count() const {
 Result<void> Node::CheckRoomFor(const SandboxSize& size) {
   SPACE_TRY(HostUse use, ReadHostUse(config_.data_dir), "");
   use.sandboxes = live_count();
-  use.starting = starting_->count;
+  use.starting = starting_->count + starting_used_->count;
   for (const auto& [id, sandbox] : live_) {
     if (sandbox->record.state != SandboxState::kPaused) {
       use.sandbox_memory_bytes += MiB(sandbox->record.memory_mib);

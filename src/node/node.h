@@ -174,7 +174,9 @@ class Node {
   using SandboxPointer = std::shared_ptr<Sandbox>;
   // How many do something now; shared, since a coroutine may end after the node.
   struct Crowd {
-    explicit Crowd(const asio::any_io_executor& executor) : changed(executor) {}
+    explicit Crowd(const asio::any_io_executor& executor_in)
+        : executor(executor_in), changed(executor_in) {}
+    const asio::any_io_executor executor;
     unsigned count = 0;
     uint64_t left = 0;  // how many were done so far
     http::Event changed;
@@ -213,7 +215,8 @@ class Node {
   asio::awaitable<Result<void>> StartFrom(SandboxPointer sandbox, ImagePointer image,
                                           InitKind kind);
   asio::awaitable<Result<void>> RestoreVm(SandboxPointer sandbox, ImagePointer image);
-  asio::awaitable<Result<void>> WaitToStart();
+  const std::shared_ptr<Crowd>& CrowdOf(const SnapshotRecord& image) const;
+  asio::awaitable<Result<void>> WaitToStart(SandboxPointer sandbox, std::shared_ptr<Crowd> crowd);
   asio::awaitable<Error> WithCause(SandboxPointer sandbox, Error error);
   asio::awaitable<void> StopVm(SandboxPointer sandbox);
   // Resumes it and makes it this sandbox and no other.
@@ -255,8 +258,13 @@ class Node {
                              SandboxState to);
   void SettleRunning(const SandboxPointer& sandbox);
   // pause.cc
-  asio::awaitable<Result<void>> PauseNow(SandboxPointer sandbox, bool keep_memory);
-  asio::awaitable<Result<ImagePointer>> PauseVm(SandboxPointer sandbox, bool keep_memory);
+  // kInsist: also without the guest, which may refuse or not answer.
+  enum class Consent { kAsk, kInsist };
+  asio::awaitable<Result<void>> PauseWith(SandboxPointer sandbox, bool keep_memory,
+                                          Consent consent);
+  asio::awaitable<Result<void>> PauseNow(SandboxPointer sandbox, bool keep_memory, Consent consent);
+  asio::awaitable<Result<ImagePointer>> PauseVm(SandboxPointer sandbox, bool keep_memory,
+                                                Consent consent);
   Result<ImagePointer> DiskImage(const SandboxPointer& sandbox);
   asio::awaitable<void> UndoPause(SandboxPointer sandbox);
   // resume.cc
@@ -308,7 +316,10 @@ class Node {
   std::map<std::string, SandboxPointer, std::less<>> own_;   // pooled, and templates being built
   std::map<std::string, VariantPointer> variants_;           // by fingerprint
   std::shared_ptr<Crowd> creating_;                          // from the request on
-  std::shared_ptr<Crowd> starting_;                          // boot or restore
+  // Boot or restore: of operator templates, and of what guests have had in their hands. Nobody's
+  // hanging snapshot keeps a template waiting.
+  std::shared_ptr<Crowd> starting_;
+  std::shared_ptr<Crowd> starting_used_;
   asio::thread_pool disk_work_{2};
 };
 

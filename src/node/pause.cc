@@ -17,6 +17,12 @@ constexpr int kResumeLimitMs = 30'000;
 
 asio::awaitable<Result<void>> Node::Pause(std::string team_id, std::string id, bool keep_memory) {
   SPACE_CO_TRY(const SandboxPointer sandbox, FindLive(team_id, id), "");
+  co_return co_await PauseWith(sandbox, keep_memory, Consent::kAsk);
+}
+
+asio::awaitable<Result<void>> Node::PauseWith(SandboxPointer sandbox, bool keep_memory,
+                                              Consent consent) {
+  const std::string id = sandbox->record.id;
   if (sandbox->end_reason) {
     co_return NoSandbox(id);
   }
@@ -34,15 +40,16 @@ asio::awaitable<Result<void>> Node::Pause(std::string team_id, std::string id, b
     co_return Fail(ErrorCode::kConflict,
                    "sandbox is " + std::string(SandboxStateName(sandbox->record.state)), id);
   }
-  co_return co_await PauseNow(sandbox, keep_memory);
+  co_return co_await PauseNow(sandbox, keep_memory, consent);
 }
 
-asio::awaitable<Result<void>> Node::PauseNow(SandboxPointer sandbox, bool keep_memory) {
+asio::awaitable<Result<void>> Node::PauseNow(SandboxPointer sandbox, bool keep_memory,
+                                             Consent consent) {
   SandboxRecord& record = sandbox->record;
   SPACE_CO_TRY_VOID(catalog_.sandboxes().Move(record, SandboxState::kPausing), "pause");
   sandbox->is_in_hands = true;
   sandbox->changed.Notify();
-  auto image = co_await PauseVm(sandbox, keep_memory);
+  auto image = co_await PauseVm(sandbox, keep_memory, consent);
   Result<void> stored;
   if (!image) {
     stored = Fail(std::move(image).error());
@@ -67,6 +74,9 @@ asio::awaitable<Result<void>> Node::PauseNow(SandboxPointer sandbox, bool keep_m
   if (!stored) {
     log::Warn("pause_failed", {{"sandbox_id", record.id}, {"error", stored.error().message()}});
     co_await UndoPause(sandbox);
+    if (sandbox->end_reason) {
+      co_return NoSandbox(record.id);
+    }
     co_return Fail(std::move(stored).error().While("pause"));
   }
   // It is on the disk: whatever happens to the process now changes nothing.
@@ -85,8 +95,18 @@ asio::awaitable<Result<void>> Node::PauseNow(SandboxPointer sandbox, bool keep_m
   co_return Result<void>();
 }
 
-asio::awaitable<Result<ImagePointer>> Node::PauseVm(SandboxPointer sandbox, bool keep_memory) {
-  SPACE_CO_TRY_VOID(co_await PostFreeze(sandbox->vmm, FreezeKind::kKeep), "stop processes");
+// Without the guest's consent its memory is as whole as with it, and its disk what a power cut
+// leaves.
+asio::awaitable<Result<ImagePointer>> Node::PauseVm(SandboxPointer sandbox, bool keep_memory,
+                                                    Consent consent) {
+  const auto frozen = co_await PostFreeze(sandbox->vmm, FreezeKind::kKeep);
+  if (!frozen && (consent == Consent::kAsk || sandbox->process_ended)) {
+    co_return Fail(Error(frozen.error()).While("stop processes"));
+  }
+  if (!frozen) {
+    log::Warn("pause_without_consent",
+              {{"sandbox_id", sandbox->record.id}, {"error", frozen.error().message()}});
+  }
   if (!keep_memory) {
     co_return DiskImage(sandbox);
   }
@@ -119,14 +139,19 @@ Result<ImagePointer> Node::DiskImage(const SandboxPointer& sandbox) {
   return image;
 }
 
-// The guest goes on where it stood, if it still can.
+// The guest goes on where it stood. One whose agent does not answer keeps its VM: whatever it holds
+// is its owner's, who may try again or kill it.
 asio::awaitable<void> Node::UndoPause(SandboxPointer sandbox) {
   Result<void> goes_on = Fail(ErrorCode::kUnavailable, "the VM ended");
   if (!sandbox->process_ended) {
     goes_on = co_await sandbox->vmm->Request(wire::ResumeRequest{}, {}, kResumeLimitMs);
   }
   if (goes_on) {
-    goes_on = co_await PostUnfreeze(sandbox->vmm);
+    const auto thawed = co_await PostUnfreeze(sandbox->vmm);
+    if (!thawed && !sandbox->process_ended) {
+      log::Warn("guest_not_unfrozen",
+                {{"sandbox_id", sandbox->record.id}, {"error", thawed.error().message()}});
+    }
   }
   sandbox->is_in_hands = false;
   if (goes_on && !sandbox->process_ended) {

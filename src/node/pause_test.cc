@@ -139,6 +139,20 @@ TEST(Pause, ThatFailsLetsTheGuestGoOn) {
   }
 }
 
+TEST(Pause, OfAGuestThatRefusesEverythingKeepsItsVm) {
+  TestHost host;
+  host.Start();
+  const std::string id = host.Create();
+  host.Guest(id, "POST", "/memory", "mine");
+  host.Guest(id, "POST", "/fake/word", "badfreeze");
+  host.Guest(id, "POST", "/fake/word", "badthaw");
+  ASSERT_FALSE(host.Run(host.node().Pause(host.team, id, true)).has_value());
+  EXPECT_EQ(host.StateOf(id), SandboxState::kRunning);
+  EXPECT_EQ(host.Guest(id, "GET", "/memory"), "mine");
+  EXPECT_TRUE(host.Run(host.node().Kill(host.team, id)).has_value());
+  EXPECT_EQ(host.Processes(), Strings());
+}
+
 TEST(Pause, OfAVmThatDiesBuriesIt) {
   TestHost host;
   host.Start();
@@ -267,6 +281,37 @@ TEST(AutoPause, AtItsEndItIsPausedAndTrafficWakesIt) {
   EXPECT_GT(woken->record.end_at, Node::Now() + 290 * kMicrosPerSecond);
   ASSERT_TRUE(host.Run(host.node().Pause(host.team, id, false)).has_value());
   EXPECT_FALSE(host.node().FindWakeable(id).has_value());  // without memory nothing wakes it
+}
+
+CreateSpec PausedAtItsEnd(TestHost& host) {
+  CreateSpec spec = host.Spec();
+  spec.auto_pause = true;
+  spec.timeout_seconds = 1;
+  return spec;
+}
+
+TEST(AutoPause, NeedsNoConsentOfTheGuest) {
+  TestHost host;
+  host.Start();
+  const std::string id = host.Run(host.node().Create(PausedAtItsEnd(host))).value().id;
+  host.Guest(id, "POST", "/memory", "kept");
+  host.Guest(id, "POST", "/fake/word", "badfreeze");
+  ASSERT_TRUE(host.RunUntil([&] { return host.StateOf(id) == SandboxState::kPaused; }, 4000));
+  ASSERT_TRUE(host.Run(host.node().Resume(host.team, id, {100})).has_value());
+  EXPECT_EQ(host.Guest(id, "GET", "/memory"), "kept");
+}
+
+TEST(AutoPause, ThatFailsIsTriedAgainLaterAndNotAtOnce) {
+  TestHost host;
+  host.Start();
+  const std::string id = host.Run(host.node().Create(PausedAtItsEnd(host))).value().id;
+  host.Guest(id, "POST", "/fake/word", "nosnapshot");
+  const auto sandbox = host.node().FindUsable(id);
+  ASSERT_NE(sandbox, nullptr);
+  ASSERT_TRUE(host.RunUntil([&] { return sandbox->failed_auto_pauses == 1; }, 4000));
+  EXPECT_FALSE(host.RunUntil([&] { return sandbox->failed_auto_pauses > 1; }, 500));
+  EXPECT_TRUE(host.RunUntil([&] { return host.StateOf(id) == SandboxState::kRunning; }, 1000));
+  EXPECT_TRUE(host.Run(host.node().Kill(host.team, id)).has_value());
 }
 
 }  // namespace

@@ -82,8 +82,9 @@ asio::awaitable<Result<void>> Node::RestoreVm(SandboxPointer sandbox, ImagePoint
 // it needed: there a kernel now and then dies in its first seconds when many start at once.
 asio::awaitable<Result<void>> Node::StartFrom(SandboxPointer sandbox, ImagePointer image,
                                               InitKind kind) {
-  SPACE_CO_TRY_VOID(co_await WaitToStart(), "");
-  const Turn turn(starting_);
+  const std::shared_ptr<Crowd> crowd = CrowdOf(image->record);
+  SPACE_CO_TRY_VOID(co_await WaitToStart(sandbox, crowd), "");
+  const Turn turn(crowd, kRestoreTurn);
   for (bool is_first = true;; is_first = false) {
     Result<void> started;
     if (sandbox->vmm == nullptr) {  // a fork has launched it already
@@ -101,9 +102,9 @@ asio::awaitable<Result<void>> Node::StartFrom(SandboxPointer sandbox, ImagePoint
     if (started) {
       co_return started;
     }
-    const ErrorCode code = started.error().code();
+    // Not after kTimeout: who waited that long is told so.
     const bool has_failed_by_itself =
-        !sandbox->end_reason && (code == ErrorCode::kUnavailable || code == ErrorCode::kTimeout);
+        !sandbox->end_reason && started.error().code() == ErrorCode::kUnavailable;
     if (!has_failed_by_itself) {
       co_return started;
     }
@@ -146,14 +147,22 @@ asio::awaitable<void> Node::StopVm(SandboxPointer sandbox) {
   sandbox->record.vmm_pid = 0;
 }
 
+const std::shared_ptr<Node::Crowd>& Node::CrowdOf(const SnapshotRecord& image) const {
+  return image.kind == SnapshotKind::kTemplate ? starting_ : starting_used_;
+}
+
 // However long the queue is; but it must move.
-asio::awaitable<Result<void>> Node::WaitToStart() {
-  while (starting_->count >= StartsAtOnce()) {
-    const uint64_t seen = starting_->left;
-    const std::function<bool()> has_moved = [this, seen] { return starting_->left != seen; };
-    if (!co_await WaitUntil(starting_->changed, has_moved, config_.hello_timeout)) {
+asio::awaitable<Result<void>> Node::WaitToStart(SandboxPointer sandbox,
+                                                std::shared_ptr<Crowd> crowd) {
+  while (crowd->count >= StartsAtOnce()) {
+    const uint64_t seen = crowd->left;
+    const std::function<bool()> has_moved = [crowd, seen] { return crowd->left != seen; };
+    if (!co_await WaitUntil(crowd->changed, has_moved, config_.hello_timeout)) {
       co_return Fail(ErrorCode::kExhausted, "too many others are starting, and none gets ready");
     }
+  }
+  if (sandbox->end_reason) {
+    co_return Fail(ErrorCode::kUnavailable, "sandbox ended while it waited for its turn");
   }
   co_return Result<void>();
 }

@@ -93,7 +93,7 @@ asio::awaitable<Result<void>> Node::ResumeNow(SandboxPointer sandbox, ResumeSpec
 asio::awaitable<Result<void>> Node::StartPaused(SandboxPointer sandbox, ImagePointer image) {
   co_await ShortenDisk(nullptr, image);
   if (!image->record.has_memory) {
-    const Turn turn(starting_);
+    const Turn turn(starting_used_, kBootTurn);
     co_return co_await Boot(sandbox, image->chains);
   }
   co_return co_await StartFrom(sandbox, image, InitKind::kResumed);

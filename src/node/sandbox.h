@@ -75,6 +75,10 @@ class Sandbox : public std::enable_shared_from_this<Sandbox> {
   // Wakes on every change of what is below, of record.state and of record.end_at.
   http::Event changed;
   std::optional<std::string> end_reason;  // set by who ends it: "killed", "expired", ...
+  // Pauses at its end that failed since it was last paused, and when the next one may be tried.
+  int failed_auto_pauses = 0;
+  uint64_t clock = 0;  // the newest one that watches its end; earlier ones stop
+  Micros auto_pause_after = 0;
   bool process_ended = false;
   std::string process_status;  // "exit code 1", "signal 9"; empty when it was no child of ours
   bool is_gone = false;        // row dead, files removed

@@ -24,6 +24,34 @@ std::string InitField(TestHost& host, const std::string& id, const char* group, 
   return std::string(init.at(group).at(name).as_string());
 }
 
+TEST(Template, ThatCannotBeBuiltIsNotListed) {
+  TestHost host;
+  host.config.command_line = "fake=badinit";
+  host.Start();
+  ASSERT_FALSE(host.Run(host.node().Create(host.Spec("base@1c-128m"))).has_value());
+  EXPECT_TRUE(host.node().pool_state().entries.empty());
+}
+
+// What one guest does with its first request keeps nobody else waiting.
+TEST(Template, HangingCreatesDoNotHoldUpOthers) {
+  TestHost host;
+  host.Start();
+  const std::string source = host.Create();
+  host.Guest(source, "POST", "/fake/word", "hanginit");
+  const auto kept = host.Run(host.node().Snapshot(host.team, source, ""));
+  ASSERT_TRUE(kept.has_value()) << kept.error().message();
+  std::vector<std::shared_ptr<std::optional<Result<SandboxRecord>>>> hanging;
+  for (int at = 0; at < 20; ++at) {
+    hanging.push_back(host.Begin(host.node().Create(host.Spec(PublicSnapshotId(*kept)))));
+  }
+  EXPECT_FALSE(host.RunUntil([&] { return hanging[0]->has_value(); }, 100));
+  const auto other = host.Begin(host.node().Create(host.Spec()));
+  ASSERT_TRUE(host.RunUntil([&] { return other->has_value(); }, 2'000));
+  EXPECT_TRUE((*other)->has_value()) << (*other)->error().message();
+  EXPECT_TRUE(
+      std::none_of(hanging.begin(), hanging.end(), [](auto& one) { return one->has_value(); }));
+}
+
 TEST(Template, IsBuiltOnceForAllThatWaitAndGivesEachItsOwnIdentity) {
   TestHost host;
   host.Start();

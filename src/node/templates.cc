@@ -91,13 +91,14 @@ asio::awaitable<Result<ImagePointer>> Node::EnsureImage(VariantPointer variant) 
     http::Spawn(executor_, Refill(variant), "refill");
   } else {
     variant->build_error = built.error();
+    variants_.erase(variant->fingerprint);  // those who wait hold it; the next one asks anew
   }
   variant->changed.Notify();
   co_return built;
 }
 
 asio::awaitable<Result<ImagePointer>> Node::Build(VariantPointer variant) {
-  const Turn turn(starting_);
+  const Turn turn(starting_, kBootTurn);
   const Micros start = Now();
   log::Info("template_build", {{"template", variant->base.id},
                                {"vcpus", variant->size.vcpus},

@@ -1,9 +1,14 @@
 // Parts of Node that several of its files need.
 #pragma once
 
+#include <chrono>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+
+#include <boost/asio/steady_timer.hpp>
 
 #include "node/node.h"
 
@@ -12,22 +17,45 @@ namespace space {
 // kNotFound in the words of E2B.md 2.1.
 tl::unexpected<Error> NoSandbox(std::string_view id);
 
+// Ends with its scope, and never lasts longer than `limit`: a guest that is waited for must not
+// keep others out.
 class Node::Turn {
  public:
-  explicit Turn(std::shared_ptr<Crowd> crowd) : crowd_(std::move(crowd)) { ++crowd_->count; }
+  Turn(std::shared_ptr<Crowd> crowd, std::chrono::milliseconds limit)
+      : place_(std::make_shared<Place>(std::move(crowd))), timer_(place_->crowd->executor, limit) {
+    timer_.async_wait([place = place_](const boost::system::error_code& error) {
+      if (!error) {
+        place->Leave();
+      }
+    });
+  }
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
   Turn(Turn&&) = delete;
   Turn& operator=(Turn&&) = delete;
-  ~Turn() {
-    --crowd_->count;
-    ++crowd_->left;
-    crowd_->changed.Notify();
-  }
+  ~Turn() { place_->Leave(); }
 
  private:
-  std::shared_ptr<Crowd> crowd_;
+  struct Place {
+    explicit Place(std::shared_ptr<Crowd> crowd_in) : crowd(std::move(crowd_in)) { ++crowd->count; }
+    void Leave() {
+      if (!std::exchange(has_left, true)) {
+        --crowd->count;
+        ++crowd->left;
+        crowd->changed.Notify();
+      }
+    }
+    const std::shared_ptr<Crowd> crowd;
+    bool has_left = false;
+  };
+
+  std::shared_ptr<Place> place_;
+  asio::steady_timer timer_;
 };
+// A boot loads all CPUs that it has until the guest says hello. Restoring takes moments, and so
+// does what the agent is asked then: who takes longer than that waits for something else.
+constexpr std::chrono::milliseconds kBootTurn{60'000};
+constexpr std::chrono::milliseconds kRestoreTurn{5'000};
 
 // What a create will be made of.
 struct Node::CreatePlan {
