@@ -383,7 +383,7 @@ class ProcessTest(WithAgent):
                                         {"Content-Type": "text/plain"})
         self.assertEqual(response.status, 415)
         self.assert_rpc_fails("invalid_argument", "process.Process/SendInput", [])
-        self.assert_rpc_fails("unimplemented", "other.Service/Call", {})
+        self.assert_rpc_fails(404, "other.Service/Call", {})
         for body in (b"", b"\0\0", envelope(b"{"), envelope(b"{}") * 2,
                      b"\0\xff\xff\xff\xff", b"\x01\0\0\0\0"):
             response, data = self.envd.request(

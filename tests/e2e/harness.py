@@ -165,13 +165,18 @@ class Node:
             f"echo descriptors $(ls /proc/$(cat {run}/spaced.pid)/fd | wc -l)").splitlines())
 
     def settle(self):
-        """Until no sandbox is left and the pools are full: what waits in them is no leftover. False at the limit."""
-        def is_quiet():
+        """Until no sandbox is left and the pools are full: what waits in them is no leftover. What is not so at
+        the limit; empty when all is."""
+        def is_quiet(one):
+            return one["state"] in ("idle", "draining") or (
+                one["state"] == "ready" and one["making"] == 0 and one["ready"] >= one["low"])
+
+        def restless():
             pools = json.loads(self.ok("pool", "--json"))["templates"]
-            return not self.listing() and all(
-                one["state"] in ("idle", "draining")
-                or (one["state"] == "ready" and one["making"] == 0 and one["ready"] >= one["low"]) for one in pools)
-        return bool(wait_for(is_quiet))
+            return self.listing() + [one for one in pools if not is_quiet(one)]
+
+        wait_for(lambda: not restless())
+        return restless()
 
     def listing(self):
         return json.loads(self.ok("ls", "--json"))

@@ -101,10 +101,11 @@ class Pause(unittest.TestCase):
         path = f"/sandboxes/{sandbox}"
         token = self.node.api("GET", path)[2]["envdAccessToken"]
         self.assertEqual(self.node.api("POST", f"{path}/resume", {})[0], 409)
-        # Five at once join one pause.
+        # Five at once join one pause; who comes when it is over is told so.
         with concurrent.futures.ThreadPoolExecutor(5) as pool:
             answers = list(pool.map(lambda _: self.node.api("POST", f"{path}/pause", {"memory": True})[0], range(5)))
-        self.assertEqual(answers, [204] * 5)
+        self.assertIn(204, answers)
+        self.assertLessEqual(set(answers), {204, 409})
         status, _, body = self.node.api("POST", f"{path}/pause")
         self.assertEqual((status, body["code"]), (409, 409))
         self.assertEqual(self.node.api("POST", f"{path}/timeout", {"timeout": 60})[0], 404)

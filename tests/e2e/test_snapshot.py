@@ -134,7 +134,7 @@ class Cycles(unittest.TestCase):
 
     def settled(self):
         """Traces and the resident KiB of spaced."""
-        self.assertTrue(self.node.settle())
+        self.assertEqual(self.node.settle(), [])
         _, run = self.node.host_data()
         return self.node.traces(), int(self.node.host(f"awk '/VmRSS/ {{print $2}}' /proc/$(cat {run}/spaced.pid)/status"))
 
