@@ -5,6 +5,7 @@
 #include <boost/json.hpp>
 
 #include "cli/credentials.h"
+#include "cli/listener_owner.h"
 
 namespace space::cli {
 namespace {
@@ -88,6 +89,8 @@ Result<Endpoint> FindEndpoint(const machine::Settings& settings) {
   endpoint.host = is_any ? "127.0.0.1" : settings.listen_host;
   endpoint.port = settings.listen_port;
   // NOLINTNEXTLINE(concurrency-mt-unsafe): nobody sets the environment
+  endpoint.is_ours =
+      endpoint.host == "localhost" || endpoint.host == "::1" || endpoint.host.starts_with("127.");
   if (const char* url = std::getenv("SPACE_API_URL"); url != nullptr && *url != '\0') {
     std::string_view rest = url;
     if (!rest.starts_with("http://")) {
@@ -100,6 +103,7 @@ Result<Endpoint> FindEndpoint(const machine::Settings& settings) {
     SPACE_TRY(machine::HostPort address, machine::ParseHostPort(rest), "SPACE_API_URL");
     endpoint.host = std::move(address.host);
     endpoint.port = address.port;
+    endpoint.is_ours = false;
   }
   endpoint.key = FindKey(endpoint.url()).value_or("");
   return endpoint;
@@ -124,6 +128,9 @@ asio::awaitable<Result<http::SimpleResponse>> Api::Ask(std::string method, std::
     co_return Fail(ErrorCode::kUnauthenticated,
                    "no API key is known for " + endpoint_.url() +
                        "; `space up` stores one, or set SPACE_API_KEY");
+  }
+  if (endpoint_.is_ours) {
+    SPACE_CO_TRY_VOID(CheckListener(endpoint_.port), "");
   }
   auto stream = co_await http::ConnectTcp(endpoint_.host, endpoint_.port, kConnectLimitMs);
   if (!stream) {

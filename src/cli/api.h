@@ -18,7 +18,8 @@ namespace space::cli {
 struct Endpoint {
   std::string host = "127.0.0.1";
   uint16_t port = 3000;
-  std::string key;  // empty: none known
+  std::string key;       // empty: none known
+  bool is_ours = false;  // on this host, as configured: nobody else's program is to have the key
 
   std::string url() const { return "http://" + authority(); }
   std::string authority() const;

@@ -191,7 +191,7 @@ asio::awaitable<Result<AttachEnd>> Attach(asio::io_context& io, std::shared_ptr<
   }
   const bool has_input = request.process.has_input;
   auto starting = ProcessStream::Start(target, std::move(request.process));
-  auto stream = co_await UnlessSignalled(signals, std::move(starting));
+  auto stream = co_await UnlessSignalled(signals, std::move(starting), kGrace);
   if (!stream && signals.count() > 0) {
     co_return AttachEnd{kExitSignalBase + signals.first(), true};
   }

@@ -42,9 +42,13 @@ struct Command {
   bool is_hidden = false;
 };
 
-// Prints "space: text" to standard error.
+// What guests and servers write may end here: a terminal shows their control characters as "?", in
+// UTF-8 the C1 ones too. Line ends and tabs stay.
+std::string ForTerminal(std::string_view text);
+// Prints "space: text" to standard error, for a terminal.
 void Say(const std::string& text);
-// Writes all of it to standard output; the reader's going away ends it quietly.
+// Writes all of it to standard output, as it is unless that is a terminal; the reader's going away
+// ends it quietly.
 void Print(std::string_view text);
 
 }  // namespace space::cli

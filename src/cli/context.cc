@@ -1,5 +1,7 @@
 #include "cli/context.h"
 
+#include <algorithm>
+
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
@@ -61,8 +63,15 @@ Result<void> NeedWords(const Invocation& invocation, size_t count, const std::st
   return Fail(ErrorCode::kInvalidArgument, what + "; see --help");
 }
 
-std::string FormatTable(const std::vector<std::vector<std::string>>& rows) {
+std::string FormatTable(std::vector<std::vector<std::string>> rows) {
   std::vector<size_t> widths;
+  for (auto& row : rows) {
+    for (std::string& cell : row) {
+      cell = ForTerminal(cell);
+      std::replace(cell.begin(), cell.end(), '\n', '?');
+      std::replace(cell.begin(), cell.end(), '\t', '?');
+    }
+  }
   for (const auto& row : rows) {
     widths.resize(std::max(widths.size(), row.size()));
     for (size_t i = 0; i < row.size(); ++i) {

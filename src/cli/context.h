@@ -43,7 +43,8 @@ asio::awaitable<std::string> DescribeCut(Api api, std::string id, std::string me
 // Exactly `count` words, else an error that quotes the usage.
 Result<void> NeedWords(const Invocation& invocation, size_t count, const std::string& what);
 
-// A table with aligned columns, the first row being its head.
-std::string FormatTable(const std::vector<std::vector<std::string>>& rows);
+// A table with aligned columns, the first row being its head. Each row is one line, whatever is in
+// its cells.
+std::string FormatTable(std::vector<std::vector<std::string>> rows);
 
 }  // namespace space::cli

@@ -326,7 +326,7 @@ asio::awaitable<Result<void>> UploadFile(std::shared_ptr<EnvdTarget> target, Fil
   head.headers.Set("Content-Type", "application/octet-stream");
   SPACE_CO_TRY_VOID(co_await connection.http.Send(std::move(head), size), target->name());
   while (size != 0U) {
-    SPACE_CO_TRY(const std::string bytes, read(), "read");
+    SPACE_CO_TRY(const std::string bytes, co_await read(), "read");
     if (bytes.empty()) {
       break;
     }

@@ -119,7 +119,7 @@ struct FilePlace {
   std::string user = "root";
 };
 // Sends what `read` gives, until it gives nothing; `size` when it is known.
-using ByteSource = std::function<Result<std::string>()>;
+using ByteSource = std::function<asio::awaitable<Result<std::string>>()>;
 using ByteSink = std::function<Result<void>(std::string_view)>;
 asio::awaitable<Result<void>> UploadFile(std::shared_ptr<EnvdTarget> target, FilePlace place,
                                          ByteSource read, std::optional<uint64_t> size);

@@ -7,9 +7,11 @@
 #include "cli/attach.h"
 #include "cli/command_table.h"
 #include "cli/connect_wire.h"
+#include "cli/context.h"
 #include "cli/credentials.h"
 #include "cli/daemon.h"
 #include "cli/envd.h"
+#include "cli/listener_owner.h"
 #include "cli/sandbox_options.h"
 #include "cli/transfer.h"
 
@@ -169,6 +171,39 @@ TEST(Keys, OnlyOursFitIntoAHeader) {
   for (const char* wrong : {"", "e2b_", "e2b_xyz", "key", "e2b_00\r\nX: y"}) {
     EXPECT_FALSE(LooksLikeKey(wrong)) << wrong;
   }
+}
+
+TEST(ForTerminal, ShowsControlCharactersAsQuestionMarks) {
+  EXPECT_EQ(ForTerminal("a\tb\r\nc\n"), "a\tb\nc\n");
+  EXPECT_EQ(ForTerminal("\x1b]0;x\x07\x7f\r"), "?]0;x???");
+  EXPECT_EQ(ForTerminal("\xc2\x9b"
+                        "1m \xc3\xa4 \xc2\xa0"),
+            "?1m \xc3\xa4 \xc2\xa0");
+  EXPECT_EQ(FormatTable({{"A", "B"}, {"x\ny", "\x1b[2J"}}), "A     B\nx?y   ?[2J\n");
+}
+
+TEST(ForeignListener, IsOneWhoIsNeitherRootNorOurselves) {
+  const auto row = [](const char* local, const char* state, int user) {
+    return std::string("   0: ") + local + " 00000000:0000 " + state +
+           " 00000000:00000000 00:00000000 00000000  " + std::to_string(user) +
+           "        0 1234 1\n";
+  };
+  const std::string head = "  sl  local_address rem_address   st tx_queue rx_queue\n";
+  const auto foreign = [&](const std::string& rows) {
+    return ForeignListener(head + rows, 3000, 1000);
+  };
+  EXPECT_EQ(foreign(row("0100007F:0BB8", "0A", 1001)), 1001U);
+  EXPECT_EQ(foreign(row("00000000:0BB8", "0A", 1001)), 1001U);
+  EXPECT_EQ(foreign(row("00000000000000000000000001000000:0BB8", "0A", 7)), 7U);
+  EXPECT_EQ(foreign(row("00000000000000000000000000000000:0BB8", "0A", 7)), 7U);
+  EXPECT_EQ(foreign(row("0000000000000000FFFF00000100007F:0BB8", "0A", 7)), 7U);
+  EXPECT_EQ(foreign(row("0100007F:0BB8", "0A", 0) + row("0100007F:0BB8", "0A", 1001)), 1001U);
+  EXPECT_FALSE(foreign(row("0100007F:0BB8", "0A", 0) + row("0100007F:0BB8", "0A", 1000)));
+  EXPECT_FALSE(foreign(row("0100007F:0BB9", "0A", 1001)));  // another port
+  EXPECT_FALSE(foreign(row("0100007F:0BB8", "01", 1001)));  // a connection
+  EXPECT_FALSE(foreign(row("0100000A:0BB8", "0A", 1001)));  // 10.0.0.1
+  EXPECT_FALSE(foreign(""));
+  EXPECT_FALSE(foreign("x\n:\n0: 0100007F:0BB8 0 0A"));
 }
 
 }  // namespace

@@ -19,6 +19,16 @@ EndSignals::EndSignals(boost::asio::io_context& io) : signals_(io, SIGINT, SIGTE
 
 EndSignals::~EndSignals() { signals_.cancel(); }
 
+boost::asio::awaitable<void> SignalsInsist(EndSignals& signals, http::Event& came,
+                                           std::chrono::milliseconds grace) {
+  using namespace boost::asio::experimental::awaitable_operators;
+  co_await came.Wait();
+  if (signals.count() == 1 && grace.count() > 0) {
+    boost::asio::steady_timer timer(co_await boost::asio::this_coro::executor, grace);
+    co_await (timer.async_wait(http::kNoThrow) || came.Wait());
+  }
+}
+
 void EndSignals::Await() {
   signals_.async_wait([this](const boost::system::error_code& error, int number) {
     if (error) {

@@ -1,6 +1,7 @@
 // Signals that ask the command line to end, as events on its one thread.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 
@@ -36,17 +37,22 @@ class EndSignals {
   int count_ = 0;
 };
 
-// The result of `work`, or kTimeout as soon as a signal has come; `work` is then cancelled and
-// waited for. Nobody else may listen meanwhile.
+// Ends `grace` after the first signal, or with the second.
+boost::asio::awaitable<void> SignalsInsist(EndSignals& signals, http::Event& came,
+                                           std::chrono::milliseconds grace);
+
+// The result of `work`, or kTimeout when a signal has come and `work` has not ended in the grace
+// that is left to it; it is then cancelled and waited for. Nobody else may listen meanwhile.
 template <class T>
-boost::asio::awaitable<Result<T>> UnlessSignalled(EndSignals& signals,
-                                                  boost::asio::awaitable<Result<T>> work) {
+boost::asio::awaitable<Result<T>> UnlessSignalled(
+    EndSignals& signals, boost::asio::awaitable<Result<T>> work,
+    std::chrono::milliseconds grace = std::chrono::milliseconds(0)) {
   using namespace boost::asio::experimental::awaitable_operators;
   http::Event came(co_await boost::asio::this_coro::executor);
   signals.Listen([&came](int) { came.Notify(); });
   Result<T> outcome = Fail(ErrorCode::kTimeout, "interrupted");
   if (signals.count() == 0) {
-    auto first = co_await (http::CatchAll(std::move(work)) || came.Wait());
+    auto first = co_await (http::CatchAll(std::move(work)) || SignalsInsist(signals, came, grace));
     if (first.index() == 0) {
       outcome = std::get<0>(std::move(first));
     }

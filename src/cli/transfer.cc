@@ -1,12 +1,18 @@
 #include "cli/transfer.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <filesystem>
+
+#include <boost/asio/post.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
 
 #include "base/random.h"
 #include "machine/tool.h"
@@ -17,20 +23,21 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::chrono::seconds kTarLimit{3600};
+constexpr int kLookUpMs = 100;
 
-Result<std::string> ReadChunk(int fd) {
-  std::string chunk(256 * 1024, '\0');
-  while (true) {
-    const ssize_t got = ::read(fd, chunk.data(), chunk.size());
-    if (got < 0 && errno == EINTR) {
-      continue;
-    }
-    if (got < 0) {
-      return FailErrno("read");
-    }
-    chunk.resize(static_cast<size_t>(got));
-    return chunk;
+// Looks up now and then: a pipe or terminal may have nothing for long, and a signal ends the copy.
+asio::awaitable<Result<std::string>> ReadChunk(int fd) {
+  pollfd ready{.fd = fd, .events = POLLIN, .revents = 0};
+  while (::poll(&ready, 1, kLookUpMs) <= 0) {
+    co_await asio::post(co_await asio::this_coro::executor, asio::use_awaitable);
   }
+  std::string chunk(256 * 1024, '\0');
+  const ssize_t got = ::read(fd, chunk.data(), chunk.size());
+  if (got < 0) {
+    co_return FailErrno("read");
+  }
+  chunk.resize(static_cast<size_t>(got));
+  co_return chunk;
 }
 
 ByteSource SourceOf(int fd) {
@@ -57,19 +64,38 @@ std::string InFolder(const std::string& folder, const std::string& name) {
   return folder.ends_with('/') ? folder + name : folder + "/" + name;
 }
 
-// Takes back a temporary archive whatever happens.
-class TemporaryFile {
+// An archive without a name: it goes with us, however we end.
+Result<UniqueFd> CreateArchive() {
+  std::string path = "/tmp/space-cp-XXXXXX";
+  UniqueFd fd(::mkostemp(path.data(), O_CLOEXEC));
+  if (!fd.valid()) {
+    return FailErrno("create", path);
+  }
+  (void)::unlink(path.c_str());
+  return fd;
+}
+
+// For tar, which is a child of ours.
+std::string PathOf(const UniqueFd& fd) {
+  return "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(fd.get());
+}
+
+// Beside its goal until it is whole; a cut copy leaves what was there.
+class Draft {
  public:
-  TemporaryFile() : path_("/tmp/space-cp-" + RandomHex(8) + ".tar") {}
-  ~TemporaryFile() { (void)::unlink(path_.c_str()); }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-  TemporaryFile(TemporaryFile&&) = delete;
-  TemporaryFile& operator=(TemporaryFile&&) = delete;
+  explicit Draft(const std::string& goal) : path_(goal + ".space-" + RandomHex(4)) {}
+  ~Draft() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  Draft(const Draft&) = delete;
+  Draft& operator=(const Draft&) = delete;
+  Draft(Draft&&) = delete;
+  Draft& operator=(Draft&&) = delete;
   const std::string& path() const { return path_; }
 
  private:
-  std::string path_;
+  const std::string path_;
 };
 
 Result<void> RunTar(std::vector<std::string> arguments) {
@@ -116,25 +142,34 @@ asio::awaitable<Result<void>> UploadDescriptor(std::shared_ptr<EnvdTarget> targe
   co_return co_await UploadFile(target, std::move(place), SourceOf(fd), size);
 }
 
+asio::awaitable<void> Forget(std::shared_ptr<EnvdTarget> target, FilePlace there) {
+  std::vector<std::string> forget = {"rm", "-f", there.path};
+  (void)co_await RunInside(target, there.user, std::move(forget));
+}
+
 asio::awaitable<Result<void>> FolderIn(std::shared_ptr<EnvdTarget> target, std::string source,
-                                       FilePlace place) {
-  const TemporaryFile archive;
+                                       FilePlace place, EndSignals& signals) {
+  SPACE_CO_TRY(const UniqueFd archive, CreateArchive(), "copy folder");
   const std::string folder = fs::absolute(source).lexically_normal().string();
-  std::vector<std::string> pack = {"-C", folder, "-cf", archive.path(), "."};
+  std::vector<std::string> pack = {"-C", folder, "-cf", PathOf(archive), "."};
   SPACE_CO_TRY_VOID(RunTar(std::move(pack)), "copy folder");
-  SPACE_CO_TRY(const UniqueFd file, OpenReadOnly(archive.path()), "copy folder");
-  FilePlace there{"/tmp/" + BaseName(archive.path()), place.user};
-  SPACE_CO_TRY_VOID(co_await UploadDescriptor(target, file.get(), there), "copy folder");
-  std::vector<std::string> unpack = {
-      "/bin/sh",
-      "-c",
-      "d=$1; [ ! -d \"$d\" ] || d=$d/$2; mkdir -p \"$d\" && tar -C \"$d\" -xf \"$3\"; c=$?; "
-      "rm -f \"$3\"; exit $c",
-      "sh",
-      place.path,
-      BaseName(folder),
-      there.path};
-  co_return co_await RunInside(target, place.user, std::move(unpack));
+  const FilePlace there{"/tmp/space-cp-" + RandomHex(8) + ".tar", place.user};
+  auto upload = UploadDescriptor(target, archive.get(), there);
+  Result<void> done = co_await UnlessSignalled(signals, std::move(upload));
+  if (done) {
+    std::vector<std::string> unpack = {
+        "/bin/sh",
+        "-c",
+        "d=$1; [ ! -d \"$d\" ] || d=$d/$2; mkdir -p \"$d\" && tar -C \"$d\" -xf \"$3\"",
+        "sh",
+        place.path,
+        BaseName(folder),
+        there.path};
+    auto running = RunInside(target, place.user, std::move(unpack));
+    done = co_await UnlessSignalled(signals, std::move(running));
+  }
+  co_await Forget(target, there);
+  co_return done;
 }
 
 // tar itself refuses ".." and absolute names; what is left to refuse is what root may make.
@@ -155,10 +190,10 @@ Result<void> Disarm(const std::string& folder) {
 }
 
 Result<void> Unpack(const std::string& archive, const std::string& folder) {
-  SPACE_TRY_VOID(MakeDirectories(folder, 0700), "copy folder");
-  SPACE_TRY_VOID(
-      RunTar({"-C", folder, "--no-same-owner", "--delay-directory-restore", "-xf", archive}),
-      "copy folder");
+  SPACE_TRY_VOID(MakeDirectories(folder, 0755), "copy folder");
+  SPACE_TRY_VOID(RunTar({"-C", folder, "--no-same-owner", "--no-same-permissions",
+                         "--delay-directory-restore", "-xf", archive}),
+                 "copy folder");
   return Disarm(folder);
 }
 
@@ -169,56 +204,46 @@ asio::awaitable<Result<void>> DownloadTo(std::shared_ptr<EnvdTarget> target, Fil
 }
 
 asio::awaitable<Result<void>> FolderOut(std::shared_ptr<EnvdTarget> target, FilePlace place,
-                                        std::string into) {
-  const TemporaryFile archive;
-  const std::string there = "/tmp/" + BaseName(archive.path());
+                                        std::string into, EndSignals& signals) {
+  SPACE_CO_TRY(const UniqueFd archive, CreateArchive(), "copy folder");
+  FilePlace there{"/tmp/space-cp-" + RandomHex(8) + ".tar", place.user};
   // Named, since GCC 12 cannot keep a braced list alive across co_await.
-  std::vector<std::string> pack = {"tar", "-C", place.path, "-cf", there, "."};
-  SPACE_CO_TRY_VOID(co_await RunInside(target, place.user, std::move(pack)), "copy folder");
-  Result<void> fetched;
-  {
-    SPACE_CO_TRY(const UniqueFd file, CreateExclusive(archive.path()), "copy folder");
-    FilePlace remote{there, place.user};
-    fetched = co_await DownloadTo(target, std::move(remote), file.get());
+  std::vector<std::string> pack = {"tar", "-C", place.path, "-cf", there.path, "."};
+  auto packing = RunInside(target, place.user, std::move(pack));
+  Result<void> done = co_await UnlessSignalled(signals, std::move(packing));
+  if (done) {
+    auto download = DownloadTo(target, there, archive.get());
+    done = co_await UnlessSignalled(signals, std::move(download));
   }
-  std::vector<std::string> forget = {"rm", "-f", there};
-  (void)co_await RunInside(target, place.user, std::move(forget));
-  if (!fetched) {
-    co_return fetched;
+  co_await Forget(target, there);
+  if (!done) {
+    co_return done;
   }
   const std::string goal = IsFolder(into) ? InFolder(into, BaseName(place.path)) : into;
-  const std::string fresh = goal + ".space-" + RandomHex(4);
-  auto unpacked = Unpack(archive.path(), fresh);
+  // Unpacked where nobody else comes: set-id programs and devices are gone before it is placed.
+  const Draft draft(goal);
+  SPACE_CO_TRY_VOID(MakeDirectories(draft.path(), 0700), "copy folder");
+  const std::string fresh = draft.path() + "/fresh";
+  SPACE_CO_TRY_VOID(Unpack(PathOf(archive), fresh), "copy folder");
   std::error_code error;
-  if (unpacked) {
-    fs::rename(fresh, goal, error);
-    if (error) {
-      unpacked = Fail(ErrorCode::kConflict, "place " + goal + ": " + error.message());
-    }
-  }
-  fs::remove_all(fresh, error);
-  co_return unpacked;
+  fs::rename(fresh, goal, error);
+  co_return error ? Fail(ErrorCode::kConflict, "place " + goal + ": " + error.message())
+                  : Result<void>();
 }
 
-// Beside the goal first, so that a cut copy leaves what was there.
 asio::awaitable<Result<void>> FileOut(std::shared_ptr<EnvdTarget> target, FilePlace place,
-                                      std::string goal) {
-  const std::string fresh = goal + ".space-" + RandomHex(4);
-  Result<void> done;
-  {
-    UniqueFd file(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
-    if (!file.valid()) {
-      co_return FailErrno("write", goal);
-    }
-    done = co_await DownloadTo(target, std::move(place), file.get());
+                                      std::string goal, EndSignals& signals) {
+  const Draft draft(goal);
+  const UniqueFd file(::open(draft.path().c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  if (!file.valid()) {
+    co_return FailErrno("write", goal);
   }
-  if (done && ::rename(fresh.c_str(), goal.c_str()) != 0) {
-    done = FailErrno("write", goal);
+  auto download = DownloadTo(target, std::move(place), file.get());
+  SPACE_CO_TRY_VOID(co_await UnlessSignalled(signals, std::move(download)), "");
+  if (::rename(draft.path().c_str(), goal.c_str()) != 0) {
+    co_return FailErrno("write", goal);
   }
-  if (!done) {
-    (void)::unlink(fresh.c_str());
-  }
-  co_return done;
+  co_return Result<void>();
 }
 
 }  // namespace
@@ -233,35 +258,39 @@ CopyPlace ParseCopyPlace(const std::string& text) {
 }
 
 asio::awaitable<Result<void>> CopyIn(std::shared_ptr<EnvdTarget> target, std::string source,
-                                     FilePlace place) {
+                                     FilePlace place, EndSignals& signals) {
   if (source == "-") {
-    co_return co_await UploadDescriptor(target, STDIN_FILENO, std::move(place));
+    auto upload = UploadDescriptor(target, STDIN_FILENO, std::move(place));
+    co_return co_await UnlessSignalled(signals, std::move(upload));
   }
   if (IsFolder(source)) {
-    co_return co_await FolderIn(target, std::move(source), std::move(place));
+    co_return co_await FolderIn(target, std::move(source), std::move(place), signals);
   }
   SPACE_CO_TRY(const UniqueFd file, OpenReadOnly(source), "read");
   if (place.path.empty() || place.path.ends_with('/')) {
     place.path += BaseName(source);
   }
-  auto done = co_await UploadDescriptor(target, file.get(), place);
+  auto upload = UploadDescriptor(target, file.get(), place);
+  Result<void> done = co_await UnlessSignalled(signals, std::move(upload));
   if (!done && SaysFolder(done.error()) && ::lseek(file.get(), 0, SEEK_SET) == 0) {
     place.path = InFolder(place.path, BaseName(source));
-    done = co_await UploadDescriptor(target, file.get(), place);
+    auto again = UploadDescriptor(target, file.get(), place);
+    done = co_await UnlessSignalled(signals, std::move(again));
   }
   co_return done;
 }
 
 asio::awaitable<Result<void>> CopyOut(std::shared_ptr<EnvdTarget> target, FilePlace place,
-                                      std::string into) {
+                                      std::string into, EndSignals& signals) {
   if (into == "-") {
-    co_return co_await DownloadTo(target, std::move(place), STDOUT_FILENO);
+    auto download = DownloadTo(target, std::move(place), STDOUT_FILENO);
+    co_return co_await UnlessSignalled(signals, std::move(download));
   }
   const std::string goal =
       IsFolder(into) || into.ends_with('/') ? InFolder(into, BaseName(place.path)) : into;
-  auto done = co_await FileOut(target, place, goal);
+  Result<void> done = co_await FileOut(target, place, goal, signals);
   if (!done && SaysFolder(done.error())) {
-    done = co_await FolderOut(target, std::move(place), std::move(into));
+    done = co_await FolderOut(target, std::move(place), std::move(into), signals);
   }
   co_return done;
 }

@@ -176,6 +176,30 @@ class InOneSandbox(unittest.TestCase):
         self.assertNotEqual(missing.returncode, 0)
         self.assertIn("/no/such/file", missing.stderr.decode())
 
+    def test_copied_folders_are_harmless_and_leave_nothing(self):
+        self.out("sh", "-c", "mkdir -p /root/f/sub && cd /root/f && echo hi >sub/a && cp /bin/true set"
+                 " && chmod 4755 set && mkfifo pipe && ln -s /etc/passwd link")
+        into = self.node.home / "folder"
+        before = set(os.listdir("/tmp"))
+        self.node.ok("cp", f"{self.sandbox}:/root/f", into)
+        self.assertEqual((into / "sub/a").read_text(), "hi\n")
+        self.assertEqual(sorted(p.name for p in into.iterdir()), ["link", "set", "sub"])
+        self.assertEqual((into / "set").stat().st_mode & 0o6000, 0)
+        self.node.ok("cp", into, f"{self.sandbox}:/root/g")
+        self.assertEqual(self.out("sh", "-c", "cat /root/g/sub/a; ls /tmp"), "hi")
+        self.assertEqual([n for n in set(os.listdir("/tmp")) - before if n.startswith("space-cp")], [])
+        self.assertEqual([p.name for p in self.node.home.iterdir() if ".space-" in p.name], [])
+
+    def test_a_copy_can_be_interrupted(self):
+        copy = self.node.start("cp", "-", f"{self.sandbox}:/root/never", stdin=subprocess.PIPE,
+                               stderr=subprocess.PIPE)
+        copy.stdin.write(b"half")
+        time.sleep(0.5)  # until it waits for more
+        os.kill(copy.pid, signal.SIGINT)
+        self.assertEqual(copy.wait(20), 130)
+        copy.stdin.close()
+        copy.stderr.close()
+
     def test_inspect_ls_and_logs(self):
         info = json.loads(self.node.ok("inspect", self.sandbox, "--json"))
         self.assertEqual(info["sandboxID"], self.sandbox)

@@ -1,3 +1,7 @@
+#include <boost/asio/post.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
 #include "cli/commands/commands.h"
 #include "cli/context.h"
 #include "cli/machine_target.h"
@@ -9,8 +13,8 @@ namespace {
 // The emulated host itself is a place too; no sandbox has this id.
 constexpr std::string_view kMachineId = "machine";
 
-asio::awaitable<Result<int>> Copy(Context& context, CopyPlace from, CopyPlace to,
-                                  std::string user) {
+asio::awaitable<Result<int>> Copy(Context& context, CopyPlace from, CopyPlace to, std::string user,
+                                  EndSignals& signals) {
   const std::string id = from.sandbox.empty() ? to.sandbox : from.sandbox;
   std::shared_ptr<EnvdTarget> target;
   if (id == kMachineId) {
@@ -26,14 +30,19 @@ asio::awaitable<Result<int>> Copy(Context& context, CopyPlace from, CopyPlace to
   // Not as one conditional expression: GCC 12 mislays temporaries of a co_await inside it.
   Result<void> done;
   if (from.sandbox.empty()) {
-    done = co_await CopyIn(target, from.path, std::move(place));
+    done = co_await CopyIn(target, from.path, std::move(place), signals);
   } else {
-    done = co_await CopyOut(target, std::move(place), to.path);
+    done = co_await CopyOut(target, std::move(place), to.path, signals);
   }
-  if (!done) {
-    co_return Fail(done.error());
+  if (done) {
+    co_return 0;
   }
-  co_return 0;
+  // A signal that has ended tar is counted by the event loop's next turn.
+  co_await asio::post(co_await asio::this_coro::executor, asio::use_awaitable);
+  if (signals.count() > 0) {
+    co_return kExitSignalBase + signals.first();
+  }
+  co_return Fail(done.error());
 }
 
 Result<int> RunCp(const Invocation& invocation) {
@@ -49,8 +58,9 @@ Result<int> RunCp(const Invocation& invocation) {
     return Fail(ErrorCode::kInvalidArgument, "cp: the path in the sandbox is missing");
   }
   SPACE_TRY(const std::unique_ptr<Context> context, MakeContext(invocation), "cp");
-  return context->Run(
-      Copy(*context, from, to, invocation.arguments.Value("user").value_or("root")));
+  EndSignals signals(context->io);
+  const std::string user = invocation.arguments.Value("user").value_or("root");
+  return context->Run(Copy(*context, from, to, user, signals));
 }
 
 }  // namespace
