@@ -17,8 +17,10 @@
 #include <cstdlib>
 #include <thread>
 
+#include "base/log.h"
 #include "base/process.h"
 #include "base/units.h"
+#include "machine/backlog.h"
 #include "machine/channel.h"
 #include "machine/console_log.h"
 #include "machine/disks.h"
@@ -229,6 +231,9 @@ Result<RunState> BootOnce(const Settings& settings, const Layout& layout, const 
     SPACE_TRY_VOID(SaveRunState(layout.state(), state), "boot");
   }
   SPACE_TRY_VOID(AwaitAnswer(qemu, layout, options), "boot");
+  if (const auto raised = RaiseBacklog(qemu.pid(), plan.host_port); !raised) {
+    log::Warn("machine_backlog", {{"error", raised.error().message()}});  // it is only slower
+  }
   (void)std::move(qemu).Detach();
   return state;
 }

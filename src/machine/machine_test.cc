@@ -3,8 +3,11 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
 #include <sys/file.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -15,6 +18,7 @@
 #include "base/random.h"
 #include "base/seqpacket.h"
 #include "base/units.h"
+#include "machine/backlog.h"
 #include "machine/channel.h"
 #include "machine/console_log.h"
 #include "machine/disks.h"
@@ -184,6 +188,47 @@ void Answer(int socket, const std::string& before, const std::string& verdict) {
   ASSERT_TRUE(request);
   ASSERT_TRUE(WriteFull(socket, before + "SPACE1 " + verdict + " " + request->nonce +
                                     (verdict == "NO" ? " agent is away\n" : "\nHTTP")));
+}
+
+int Connected(uint16_t port) {
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  std::vector<UniqueFd> clients;
+  int connected = 0;
+  for (int at = 0; at < 20; ++at) {
+    clients.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    (void)::connect(clients.back().get(), reinterpret_cast<sockaddr*>(&address), sizeof(address));
+    pollfd ready = {clients.back().get(), POLLOUT, 0};
+    connected += ::poll(&ready, 1, 50) == 1 && (ready.revents & POLLERR) == 0 ? 1 : 0;
+  }
+  return connected;
+}
+
+TEST(Backlog, IsRaisedInAnotherProcess) {
+  const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  ASSERT_EQ(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+  const uint16_t port = ntohs(address.sin_port);
+  ASSERT_EQ(::listen(fd.get(), 1), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::pause();
+    ::_exit(0);
+  }
+  EXPECT_LT(Connected(port), 10);
+  EXPECT_EQ(RaiseBacklog(child, static_cast<uint16_t>(port ^ 1U)).error().code(),
+            ErrorCode::kNotFound);
+  const auto raised = RaiseBacklog(child, port);
+  EXPECT_TRUE(raised) << raised.error().message();
+  EXPECT_EQ(Connected(port), 20);
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
 }
 
 TEST(Channel, HandshakeSkipsBytesOfAnOlderSession) {

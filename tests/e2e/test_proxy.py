@@ -27,6 +27,22 @@ class Proxy(unittest.TestCase):
         finally:
             connection.close()
 
+    def test_two_hundred_connections_at_once(self):
+        sandbox = self.node.create(*SMALL)
+        connections = [http.client.HTTPConnection("127.0.0.1", self.node.port, timeout=60) for _ in range(200)]
+        try:
+            for round_number in range(2):  # the second one over the same connections
+                for connection in connections:
+                    connection.request("GET", "/health", headers={
+                        "E2b-Sandbox-Id": sandbox, "E2b-Sandbox-Port": "49983"})
+                for connection in connections:
+                    answer = connection.getresponse()
+                    self.assertEqual((answer.status, answer.read()), (204, b""), round_number)
+            self.assertEqual(self.node.sh(sandbox, "echo alive"), "alive")
+        finally:
+            for connection in connections:
+                connection.close()
+
     def test_what_only_the_host_may_ask_is_closed(self):
         sandbox = self.node.create(*SMALL)
         token = self.node.api("GET", f"/sandboxes/{sandbox}")[2]["envdAccessToken"]
