@@ -6,6 +6,7 @@ import os
 import re
 import socket
 import struct
+import subprocess
 import threading
 import time
 
@@ -87,6 +88,17 @@ def api(method, path, body=None, connection=None):
             own.close()
 
 
+def timed(method, path, body=""):
+    """Status, milliseconds and decoded answer of a request by bench-request: an emulated host's Python alone takes longer
+    than most of them."""
+    done = subprocess.run(
+        [os.path.join(os.environ["BENCH_PROGRAMS"], "bench-request"), HOST, str(PORT), method, path, f"X-API-KEY: {KEY}",
+         "Content-Type: application/json"], input=body.encode(), check=True, capture_output=True)
+    head, _, data = done.stdout.decode().partition("\n")
+    status, micros = map(int, head.split())
+    return status, micros / 1000, decode(data) if data[:1] in ("{", "[") else None
+
+
 def must(method, path, body=None):
     status, answer = api(method, path, body)
     if status // 100 != 2:
@@ -123,12 +135,15 @@ def elapsed(begun):
     return (time.monotonic() - begun) * 1000
 
 
-def create(template, timeout=600, extra=""):
-    """A sandbox and the milliseconds that it took. RuntimeError when it was refused."""
+def create(template, timeout=600, extra="", exact=False):
+    """A sandbox and the milliseconds that it took, `exact` without those of this interpreter. RuntimeError when it was refused."""
     body = f'{{"templateID":"{template}","timeout":{timeout}{extra}}}'
-    begun = time.monotonic()
-    status, answer = api("POST", "/v2/sandboxes", body)
-    took = elapsed(begun)
+    if exact:
+        status, took, answer = timed("POST", "/v2/sandboxes", body)
+    else:
+        begun = time.monotonic()
+        status, answer = api("POST", "/v2/sandboxes", body)
+        took = elapsed(begun)
     if status != 201:
         raise RuntimeError(f"create: {status} {answer}")
     return answer, took

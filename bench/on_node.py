@@ -8,7 +8,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SHARED = ("report.py", "client.py", "qemu_peer.py", "floor_peer.py")
-PROGRAMS = ("bench-floor", "bench-branch-floor")
+PROGRAMS = ("bench-floor", "bench-branch-floor", "bench-request")
 
 
 def arguments(description, options):

@@ -45,6 +45,9 @@ OperationResult GetTemplateAlias(Api& api, ApiRequest request);
 OperationResult ListTemplateTags(Api& api, ApiRequest request);
 // What E2B's clients call and this server does not have: 501.
 OperationResult NotThereYet(Api& api, ApiRequest request);
+// op_logs.cc
+OperationResult ListLogsV1(Api& api, ApiRequest request);
+OperationResult ListLogsV2(Api& api, ApiRequest request);
 // op_metrics.cc
 OperationResult GetSandboxMetrics(Api& api, ApiRequest request);
 OperationResult GetManyMetrics(Api& api, ApiRequest request);

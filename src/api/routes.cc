@@ -33,6 +33,8 @@ constexpr auto kRoutes = std::to_array<Route>({
     {"GET", "/templates/aliases/{alias}", Scope::kUse, GetTemplateAlias},
     {"GET", "/sandboxes/{sandboxID}/metrics", Scope::kUse, GetSandboxMetrics},
     {"GET", "/sandboxes/metrics", Scope::kUse, GetManyMetrics},
+    {"GET", "/sandboxes/{sandboxID}/logs", Scope::kUse, ListLogsV1},
+    {"GET", "/v2/sandboxes/{sandboxID}/logs", Scope::kUse, ListLogsV2},
 
     {"PUT", "/sandboxes/{sandboxID}/network", Scope::kUse, NotThereYet},
     {"POST", "/v3/templates", Scope::kUse, NotThereYet},

@@ -25,19 +25,6 @@ std::string_view LevelName(Level level) {
   return kNames[static_cast<size_t>(level)];
 }
 
-std::string Now() {
-  timespec now = {};
-  ::clock_gettime(CLOCK_REALTIME, &now);
-  tm parts = {};
-  ::gmtime_r(&now.tv_sec, &parts);
-  std::array<char, 40> text;
-  const size_t size = std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &parts);
-  std::array<char, 8> fraction;
-  std::snprintf(fraction.data(), fraction.size(), ".%03dZ",
-                static_cast<int>(now.tv_nsec / 1'000'000));
-  return std::string(text.data(), size) + fraction.data();
-}
-
 // Length of the valid UTF-8 sequence at the start of `text`, 0 if there is none.
 size_t Utf8Length(std::string_view text) {
   const auto byte = [&](size_t at) { return static_cast<unsigned char>(text[at]); };
@@ -63,6 +50,19 @@ size_t Utf8Length(std::string_view text) {
 }
 
 }  // namespace
+
+std::string Timestamp() {
+  timespec now = {};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  tm parts = {};
+  ::gmtime_r(&now.tv_sec, &parts);
+  std::array<char, 40> text;
+  const size_t size = std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &parts);
+  std::array<char, 8> fraction;
+  std::snprintf(fraction.data(), fraction.size(), ".%03dZ",
+                static_cast<int>(now.tv_nsec / 1'000'000));
+  return std::string(text.data(), size) + fraction.data();
+}
 
 void Configure(std::string_view component, Level lowest) {
   TheSettings().component = component;
@@ -95,13 +95,9 @@ std::string EscapeJson(std::string_view text) {
   return out;
 }
 
-void Write(Level level, std::string_view event, Fields fields) {
-  const Settings& settings = TheSettings();
-  if (level < settings.lowest) {
-    return;
-  }
-  std::string line = "{\"time\":\"" + Now() + "\",\"level\":\"";
-  line.append(LevelName(level)).append("\",\"component\":\"").append(settings.component);
+std::string Line(Level level, std::string_view event, Fields fields) {
+  std::string line = "{\"time\":\"" + Timestamp() + "\",\"level\":\"";
+  line.append(LevelName(level)).append("\",\"component\":\"").append(TheSettings().component);
   line.append("\",\"event\":\"").append(event).append("\"");
   for (const Field& field : fields) {
     line.append(",\"").append(field.name).append("\":");
@@ -112,6 +108,14 @@ void Write(Level level, std::string_view event, Fields fields) {
     }
   }
   line.append("}\n");
+  return line;
+}
+
+void Write(Level level, std::string_view event, Fields fields) {
+  if (level < TheSettings().lowest) {
+    return;
+  }
+  const std::string line = Line(level, event, fields);
   // One write per line, so that lines of several threads do not mix; a failed log write is dropped.
   [[maybe_unused]] const ssize_t put = ::write(STDERR_FILENO, line.data(), line.size());
 }

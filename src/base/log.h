@@ -32,6 +32,11 @@ using Fields = std::initializer_list<Field>;
 // Once, from main, before threads start. `component` is the program's name.
 void Configure(std::string_view component, Level lowest);
 
+// Now, as in every record: "2026-10-01T12:00:00.123Z".
+std::string Timestamp();
+// One record: a line of JSON with its end.
+std::string Line(Level level, std::string_view event, Fields fields);
+// To standard error, unless it is below the lowest level.
 void Write(Level level, std::string_view event, Fields fields);
 inline void Debug(std::string_view event, Fields fields = {}) {
   Write(Level::kDebug, event, fields);

@@ -121,7 +121,8 @@ asio::awaitable<void> Node::Adopt(SandboxRecord stored) {
   const auto taken = co_await TakeOver(sandbox);
   if (taken && sandbox->is_usable() && !sandbox->process_ended) {
     sandbox->is_in_hands = false;
-    log::Info("sandbox_adopted", {{"sandbox_id", record.id}, {"pid", record.vmm_pid}});
+    sandbox->Tell(log::Level::kInfo, "sandbox_adopted",
+                  {{"sandbox_id", record.id}, {"pid", record.vmm_pid}});
     http::Spawn(executor_, WatchClock(sandbox), "watch_clock");
     co_return;
   }

@@ -221,11 +221,12 @@ asio::awaitable<Result<SandboxRecord>> Node::FinishCreate(SandboxPointer sandbox
     co_await Discard(sandbox, error);
     co_return Fail(std::move(error));
   }
-  log::Info("sandbox_running", {{"sandbox_id", record.id},
-                                {"template", record.template_id},
-                                {"launch_us", record.launch_us},
-                                {"hello_us", record.hello_us},
-                                {"ready_us", record.ready_us}});
+  sandbox->Tell(log::Level::kInfo, "sandbox_running",
+                {{"sandbox_id", record.id},
+                 {"template", record.template_id},
+                 {"launch_us", record.launch_us},
+                 {"hello_us", record.hello_us},
+                 {"ready_us", record.ready_us}});
   co_return record;
 }
 

@@ -177,8 +177,8 @@ asio::awaitable<bool> Node::AtItsEnd(SandboxPointer sandbox) {
       sandbox->failed_auto_pauses = 0;
       sandbox->auto_pause_after = 0;
     } else {
-      log::Error("auto_pause_failed",
-                 {{"sandbox_id", record.id}, {"error", paused.error().message()}});
+      sandbox->Tell(log::Level::kError, "auto_pause_failed",
+                    {{"sandbox_id", record.id}, {"error", paused.error().message()}});
     }
     co_return sandbox->is_gone || paused.has_value();
   }
@@ -220,10 +220,17 @@ void Node::Bury(const SandboxPointer& sandbox) {
     record.death_detail = std::move(detail);
   }
   record.ended_at = Now();
-  if (!sandbox->end_reason) {
-    record.last_serial_log = ReadTail(sandbox->files.serial_log(), kKeptLogBytes);
-    record.last_vmm_log = ReadTail(sandbox->files.vmm_log(), kKeptLogBytes);
+  const bool is_own = sandbox->purpose != Sandbox::Purpose::kClient;
+  if (!is_own) {
+    sandbox->Tell(log::Level::kInfo, "sandbox_dead",
+                  {{"sandbox_id", record.id},
+                   {"reason", record.death_reason},
+                   {"detail", record.death_detail}});
   }
+  // Who was ended on purpose is looked at less, and there are many.
+  const size_t kept = sandbox->end_reason ? kKeptLogBytes / 8 : kKeptLogBytes;
+  record.last_serial_log = ReadTail(sandbox->files.serial_log(), kept);
+  record.last_vmm_log = ReadTail(sandbox->files.vmm_log(), kept);
   if (sandbox->vmm != nullptr) {
     sandbox->vmm->Close();
   }
@@ -233,7 +240,6 @@ void Node::Bury(const SandboxPointer& sandbox) {
   if (!record.snapshot_id.empty()) {
     paused = layers_->Load({LayerUser::Kind::kSnapshot, record.snapshot_id});
   }
-  const bool is_own = sandbox->purpose != Sandbox::Purpose::kClient;
   const Result<void> moved = is_own ? Result<void>() : StoreDead(sandbox);
   if (!record.snapshot_id.empty()) {
     layers_->RemoveSnapshotFiles(record.snapshot_id);
@@ -245,11 +251,6 @@ void Node::Bury(const SandboxPointer& sandbox) {
     if (!*step) {
       log::Error("bury_failed", {{"sandbox_id", record.id}, {"error", step->error().message()}});
     }
-  }
-  if (!is_own) {
-    log::Info("sandbox_dead", {{"sandbox_id", record.id},
-                               {"reason", record.death_reason},
-                               {"detail", record.death_detail}});
   }
   sandbox->is_gone = true;
   for (const auto& [fingerprint, variant] : variants_) {

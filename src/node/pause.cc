@@ -72,7 +72,8 @@ asio::awaitable<Result<void>> Node::PauseNow(SandboxPointer sandbox, bool keep_m
     }
   }
   if (!stored) {
-    log::Warn("pause_failed", {{"sandbox_id", record.id}, {"error", stored.error().message()}});
+    sandbox->Tell(log::Level::kWarn, "pause_failed",
+                  {{"sandbox_id", record.id}, {"error", stored.error().message()}});
     co_await UndoPause(sandbox);
     if (sandbox->end_reason) {
       co_return NoSandbox(record.id);
@@ -91,7 +92,8 @@ asio::awaitable<Result<void>> Node::PauseNow(SandboxPointer sandbox, bool keep_m
   sandbox->is_parting = false;
   record.vmm_pid = 0;
   sandbox->changed.Notify();
-  log::Info("sandbox_paused", {{"sandbox_id", record.id}, {"memory", keep_memory ? 1 : 0}});
+  sandbox->Tell(log::Level::kInfo, "sandbox_paused",
+                {{"sandbox_id", record.id}, {"memory", keep_memory ? 1 : 0}});
   co_return Result<void>();
 }
 
@@ -104,8 +106,8 @@ asio::awaitable<Result<ImagePointer>> Node::PauseVm(SandboxPointer sandbox, bool
     co_return Fail(Error(frozen.error()).While("stop processes"));
   }
   if (!frozen) {
-    log::Warn("pause_without_consent",
-              {{"sandbox_id", sandbox->record.id}, {"error", frozen.error().message()}});
+    sandbox->Tell(log::Level::kWarn, "pause_without_consent",
+                  {{"sandbox_id", sandbox->record.id}, {"error", frozen.error().message()}});
   }
   if (!keep_memory) {
     co_return DiskImage(sandbox);
@@ -149,8 +151,8 @@ asio::awaitable<void> Node::UndoPause(SandboxPointer sandbox) {
   if (goes_on) {
     const auto thawed = co_await PostUnfreeze(sandbox->vmm);
     if (!thawed && !sandbox->process_ended) {
-      log::Warn("guest_not_unfrozen",
-                {{"sandbox_id", sandbox->record.id}, {"error", thawed.error().message()}});
+      sandbox->Tell(log::Level::kWarn, "guest_not_unfrozen",
+                    {{"sandbox_id", sandbox->record.id}, {"error", thawed.error().message()}});
     }
   }
   sandbox->is_in_hands = false;

@@ -75,11 +75,13 @@ asio::awaitable<Result<void>> Node::ResumeNow(SandboxPointer sandbox, ResumeSpec
     sandbox->is_in_hands = false;
     sandbox->changed.Notify();
     http::Spawn(executor_, WatchClock(sandbox), "watch_clock");
-    log::Info("sandbox_resumed", {{"sandbox_id", record.id}, {"ready_us", record.ready_us}});
+    sandbox->Tell(log::Level::kInfo, "sandbox_resumed",
+                  {{"sandbox_id", record.id}, {"ready_us", record.ready_us}});
     co_return Result<void>();
   }
   // Its snapshot is as it was: it stays paused, and may be tried again.
-  log::Warn("resume_failed", {{"sandbox_id", record.id}, {"error", started.error().message()}});
+  sandbox->Tell(log::Level::kWarn, "resume_failed",
+                {{"sandbox_id", record.id}, {"error", started.error().message()}});
   co_await StopVm(sandbox);
   sandbox->is_in_hands = false;
   if (const auto moved = catalog_.sandboxes().Move(record, SandboxState::kPaused); !moved) {

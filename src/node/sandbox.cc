@@ -32,6 +32,13 @@ void Sandbox::CutStreams() {
   }
 }
 
+void Sandbox::Tell(log::Level level, std::string_view event, log::Fields fields) const {
+  log::Write(level, event, fields);
+  if (const auto file = OpenAppend(files.vmm_log())) {  // gone with its folder
+    [[maybe_unused]] const auto written = WriteFull(file->get(), log::Line(level, event, fields));
+  }
+}
+
 void Sandbox::TakeProcess(UniqueFd pidfd) {
   boost::system::error_code error;
   process_.assign(pidfd.Release(), error);

@@ -12,6 +12,7 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 
+#include "base/log.h"
 #include "catalog/records.h"
 #include "http/event.h"
 #include "node/layer_folder.h"
@@ -49,6 +50,9 @@ class Sandbox : public std::enable_shared_from_this<Sandbox> {
     return is_parting ||
            (record.state != SandboxState::kRunning && record.state != SandboxState::kPaused);
   }
+
+  // A record of its life: in spaced's log, and behind the VMM's own lines in its vmm_log.
+  void Tell(log::Level level, std::string_view event, log::Fields fields) const;
 
   void TakeProcess(UniqueFd pidfd);
   bool has_process() const { return process_.is_open(); }

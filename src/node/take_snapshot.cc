@@ -227,11 +227,12 @@ asio::awaitable<Result<ImagePointer>> Node::TakeSnapshot(SandboxPointer sandbox,
       ::stat(state_path.c_str(), &info) == 0) {
     image->record.stored_bytes += static_cast<uint64_t>(info.st_blocks) * 512;
   }
-  log::Info("snapshot_taken", {{"source", source.id},
-                               {"in_memory", order.is_in_memory ? 1 : 0},
-                               {"pause_us", reply->pause_us},
-                               {"dirty_pages", reply->dirty_pages},
-                               {"written_pages", reply->written_pages}});
+  sandbox->Tell(log::Level::kInfo, "snapshot_taken",
+                {{"source", source.id},
+                 {"in_memory", order.is_in_memory ? 1 : 0},
+                 {"pause_us", reply->pause_us},
+                 {"dirty_pages", reply->dirty_pages},
+                 {"written_pages", reply->written_pages}});
   co_await ShortenDisk(sandbox, image);
   co_return image;
 }

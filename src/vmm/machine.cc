@@ -3,6 +3,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "boot/acpi.h"
 #include "boot/command_line.h"
 #include "boot/kernel.h"
@@ -63,8 +64,8 @@ Result<void> Machine::AddSerial(MachineConfig& config) {
     return FailErrno("create eventfd");
   }
   SPACE_TRY_VOID(vm_.AddIrqEvent(serial_interrupt_, SerialPort::kIrq), "serial interrupt");
-  serial_log_ =
-      std::make_unique<SerialLog>(std::move(config.serial_log), config.serial_limit_bytes);
+  serial_log_ = std::make_unique<SerialLog>(std::move(config.serial_log), config.serial_limit_bytes,
+                                            log::Timestamp);
   serial_port_ = std::make_unique<SerialPort>(*serial_log_, [this] {
     constexpr uint64_t kOne = 1;
     [[maybe_unused]] const ssize_t written = ::write(serial_interrupt_.get(), &kOne, sizeof(kOne));

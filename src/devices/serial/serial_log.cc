@@ -18,9 +18,10 @@ std::string_view LastBytes(std::string_view text, size_t count) {
 
 }  // namespace
 
-SerialLog::SerialLog(UniqueFd fd, uint64_t limit_bytes, Clock clock)
+SerialLog::SerialLog(UniqueFd fd, uint64_t limit_bytes, Stamp stamp, Clock clock)
     : fd_(std::move(fd)),
       limit_bytes_(std::max(limit_bytes, kMinLimitBytes)),
+      stamp_(std::move(stamp)),
       clock_(std::move(clock)),
       refilled_(clock_()) {
   // A file that already holds something (of an earlier boot) counts.
@@ -41,6 +42,10 @@ void SerialLog::Put(char byte) {
   } else if (line_.size() < kMaxLine) {
     line_.push_back(byte);
   }
+  if (is_line_start_ && stamp_) {
+    buffer_ += stamp_() + " ";
+  }
+  is_line_start_ = byte == '\n';
   buffer_.push_back(byte);
   if (byte == '\n' || buffer_.size() >= kMaxBuffered) {
     FlushLocked();

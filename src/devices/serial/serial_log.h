@@ -19,6 +19,7 @@ namespace space {
 class SerialLog {
  public:
   using Clock = std::function<std::chrono::steady_clock::time_point()>;
+  using Stamp = std::function<std::string()>;
   static constexpr size_t kTailBytes = 4096;
   // The least limit: both halves must hold a tail.
   static constexpr uint64_t kMinLimitBytes = 32 << 10;
@@ -26,7 +27,10 @@ class SerialLog {
   static constexpr uint64_t kBytesPerSecond = 1 << 20;
 
   // `fd` is open for writing, with O_APPEND or at its start; `limit_bytes` is raised to the least.
-  SerialLog(UniqueFd fd, uint64_t limit_bytes, Clock clock = std::chrono::steady_clock::now);
+  // With `stamp` each line of the file begins with what it gives at the line's first byte, and a
+  // space; not the lines of the tail that is repeated when the file is cut.
+  SerialLog(UniqueFd fd, uint64_t limit_bytes, Stamp stamp = {},
+            Clock clock = std::chrono::steady_clock::now);
   SerialLog(const SerialLog&) = delete;
   SerialLog& operator=(const SerialLog&) = delete;
   ~SerialLog();  // writes what is buffered
@@ -51,7 +55,9 @@ class SerialLog {
   mutable std::mutex mutex_;
   UniqueFd fd_;
   uint64_t limit_bytes_;
+  Stamp stamp_;
   Clock clock_;
+  bool is_line_start_ = true;
   std::string line_;    // since the last newline, cut
   std::string buffer_;  // not yet in the file
   std::string tail_;    // up to 2 * kTailBytes, then cut

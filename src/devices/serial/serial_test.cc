@@ -29,7 +29,7 @@ class SerialTest : public testing::Test {
 
   UniqueFd file_ = *CreateMemfd("log");
   steady_clock::time_point now_{};
-  SerialLog log_{*file_.Duplicate(), kLimit, [this] { return now_; }};
+  SerialLog log_{*file_.Duplicate(), kLimit, {}, [this] { return now_; }};
   int irqs_ = 0;
   SerialPort port_{log_, [this] { ++irqs_; }};
 };
@@ -39,6 +39,19 @@ TEST_F(SerialTest, Output_ReachesTheFileByLines) {
   EXPECT_EQ(FileText(), "one\n");
   log_.Flush();
   EXPECT_EQ(FileText(), "one\ntw");
+}
+
+TEST_F(SerialTest, File_HasTheTimeBeforeEachLine) {
+  int lines = 0;
+  SerialLog log(*file_.Duplicate(), kLimit, [&lines] { return std::to_string(++lines); });
+  for (const char byte : std::string("one\n\ntwo")) {
+    log.Put(byte);
+  }
+  log.Flush();
+  log.Put('!');
+  log.Flush();
+  EXPECT_EQ(FileText(), "1 one\n2 \n3 two!");
+  EXPECT_EQ(log.tail(), "one\n\ntwo!");
 }
 
 TEST_F(SerialTest, File_NeverGrowsBeyondItsLimitAndKeepsStartAndEnd) {
@@ -78,7 +91,7 @@ TEST_F(SerialTest, Tail_IsBounded) {
 }
 
 TEST_F(SerialTest, FullDisk_IsNotTheGuestsProblem) {
-  SerialLog log(*OpenReadWrite("/dev/full"), kLimit, [this] { return now_; });
+  SerialLog log(*OpenReadWrite("/dev/full"), kLimit, {}, [this] { return now_; });
   log.Put('x');
   log.Put('\n');
   EXPECT_EQ(log.dropped_bytes(), 2U);
