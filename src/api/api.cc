@@ -129,6 +129,13 @@ asio::awaitable<Result<ApiResponse>> Api::Run(http::Exchange& exchange, ApiReque
     co_return co_await match.route->operation(*this, std::move(request));
   }
   SPACE_CO_TRY(request.team_id, Authorize(head, *match.route->scope), "");
+  const int wait_seconds = rate_limit_.Take(request.team_id, std::chrono::steady_clock::now());
+  if (wait_seconds != 0) {
+    ApiResponse later = JsonResponse(
+        429, ErrorBody(429, "limits.team_requests is reached: your team asks too often"));
+    later.headers = {{"Retry-After", std::to_string(wait_seconds)}};
+    co_return later;
+  }
   auto body = co_await http::WithDeadline(exchange.ReadAll(kMaxJsonBytes),
                                           static_cast<int>(node_.config().body_timeout.count()));
   if (!body && body.error().code() == ErrorCode::kTimeout) {

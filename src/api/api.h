@@ -8,6 +8,7 @@
 
 #include <boost/asio/awaitable.hpp>
 
+#include "api/rate_limit.h"
 #include "api/router.h"
 #include "catalog/json.h"
 #include "http/server.h"
@@ -21,7 +22,10 @@ class Api {
  public:
   // `on_shutdown` ends the program; it is called once the answer is on its way.
   Api(Node& node, std::function<void()> on_shutdown)
-      : node_(node), on_shutdown_(std::move(on_shutdown)), started_at_(Node::Now()) {}
+      : node_(node),
+        on_shutdown_(std::move(on_shutdown)),
+        started_at_(Node::Now()),
+        rate_limit_(node.config().team_requests) {}
 
   // The handler for http::Server. The Api outlives the server.
   boost::asio::awaitable<void> Handle(http::Exchange& exchange);
@@ -41,6 +45,7 @@ class Api {
   Node& node_;
   std::function<void()> on_shutdown_;
   Micros started_at_;
+  RateLimit rate_limit_;
   bool is_shutting_down_ = false;
 };
 

@@ -32,9 +32,10 @@ TEST(LogEntries, AreOfBothSourcesInOrderAndNothingOfTheGuestsIsBelieved) {
   EXPECT_EQ(entries[3].level, "warn");
   EXPECT_EQ(entries[5].level, "info");
   EXPECT_EQ(entries[5].at, entries[3].at);
-  EXPECT_EQ(json::serialize(LogLineJson(entries[3])),
-            R"({"timestamp":"2026-10-01T12:00:02.000000Z","line":"{\"pages\":\"7\",\"level\":\"warn\",)"
-            R"(\"logger\":\"space-vmm\",\"message\":\"late\"}"})");
+  EXPECT_EQ(
+      json::serialize(LogLineJson(entries[3])),
+      R"({"timestamp":"2026-10-01T12:00:02.000000Z","line":"{\"pages\":\"7\",\"level\":\"warn\",)"
+      R"(\"logger\":\"space-vmm\",\"message\":\"late\"}"})");
 }
 
 TEST(LogEntries, AreServedInBothFormsAlsoOfTheDead) {

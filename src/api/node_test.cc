@@ -283,6 +283,46 @@ TEST(NodeCreate, LimitOfSandboxesHolds) {
   EXPECT_NE(refused.body.find("limits.max_sandboxes"), std::string::npos);
 }
 
+TEST(NodeCreate, LimitOfATeamIsItsOwnMatter) {
+  TestNode node;
+  node.config.team_sandboxes = 1;
+  const std::string id = node.Create();
+  const auto refused = node.Api("POST", "/v2/sandboxes", R"({"templateID":"base"})");
+  EXPECT_EQ(refused.status, 429);
+  EXPECT_EQ(refused.Json().at("code").as_int64(), 429);
+  EXPECT_NE(refused.body.find("limits.team_sandboxes"), std::string::npos);
+  EXPECT_EQ(node.Api("POST", "/sandboxes/" + id + "/fork", R"({"count":1})").status, 429);
+  EXPECT_EQ(node.Api("POST", "/sandboxes/" + id + "/pause").status, 204);
+  EXPECT_EQ(node.Api("POST", "/v2/sandboxes", R"({"templateID":"base"})").status, 201);
+  EXPECT_EQ(node.Api("POST", "/sandboxes/" + id + "/connect", R"({"timeout":60})").status, 429);
+}
+
+TEST(NodeLimits, WhoAsksTooOftenIsToldWhenToComeAgain) {
+  TestNode node;
+  node.Stop();
+  node.config.team_requests = 1;
+  node.Start();
+  TestResponse answer;
+  for (int at = 0; at < 4 && answer.status != 429; ++at) {
+    answer = node.Api("GET", "/sandboxes");
+  }
+  EXPECT_EQ(answer.status, 429) << answer.body;
+  EXPECT_EQ(answer.headers.Find("Retry-After"), "1");
+  EXPECT_EQ(node.Call("GET", "/health").status, 200);
+  RateLimit limit(2);
+  RateLimit::Clock::time_point now;
+  for (int at = 0; at < 4; ++at) {
+    EXPECT_EQ(limit.Take("a", now), 0);
+  }
+  EXPECT_EQ(limit.Take("a", now), 1);
+  EXPECT_EQ(limit.Take("b", now), 0);
+  now += std::chrono::milliseconds(500);
+  EXPECT_EQ(limit.Take("a", now), 0);
+  EXPECT_EQ(limit.Take("a", now), 1);
+  RateLimit none(0);
+  EXPECT_EQ(none.Take("a", now), 0);
+}
+
 TEST(NodeAdopt, ARestartedDaemonGoesOnWithWhatRuns) {
   TestNode node;
   const std::string stays = node.Create(R"({"templateID":"base","metadata":{"who":"stays"}})");

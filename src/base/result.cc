@@ -67,6 +67,8 @@ std::string_view ErrorCodeName(ErrorCode code) {
       return "io";
     case ErrorCode::kInternal:
       return "internal";
+    case ErrorCode::kOverQuota:
+      return "over_quota";
   }
   return "internal";
 }

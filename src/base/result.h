@@ -24,6 +24,7 @@ enum class ErrorCode {
   kUnimplemented,
   kIo,
   kInternal,
+  kOverQuota,  // a limit of the asker's own; others are not affected
 };
 
 std::string_view ErrorCodeName(ErrorCode code);

@@ -15,6 +15,7 @@ int StatusOf(ErrorCode code) {
     case ErrorCode::kConflict:
       return 409;
     case ErrorCode::kExhausted:
+    case ErrorCode::kOverQuota:
       return 429;
     case ErrorCode::kUnimplemented:
       return 501;

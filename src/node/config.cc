@@ -139,6 +139,11 @@ const std::vector<Row>& Rows() {
       TextRow("kvm", &Config::kvm_path, "Device through which VMs are made."),
       NumberRow("limits.max_sandboxes", &Config::max_sandboxes, {1, 100'000},
                 "Sandboxes at the same time."),
+      NumberRow("limits.team_sandboxes", &Config::team_sandboxes, {0, 100'000},
+                "Sandboxes of one team at the same time, paused ones not counted. 0: no limit."),
+      NumberRow(
+          "limits.team_requests", &Config::team_requests, {0, 1'000'000},
+          "Requests of one team to the API in a second, in bursts twice as many. 0: no limit."),
       SizeRow("limits.max_memory", &Config::max_memory_bytes,
               "Memory of all sandboxes together. 0: limits.memory_overcommit times the host's."),
       NumberRow("limits.memory_overcommit", &Config::memory_overcommit, {1, 64},

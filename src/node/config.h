@@ -25,6 +25,8 @@ struct Config {
   std::string command_line;  // appended to the guest kernel's
 
   uint32_t max_sandboxes = 1000;
+  uint32_t team_sandboxes = 0;    // at the same time, each team; 0: as many as fit
+  uint32_t team_requests = 500;   // to the API, a second, each team; 0: no limit
   uint64_t max_memory_bytes = 0;  // of all sandboxes; 0: memory_overcommit times the host's
   uint64_t min_free_memory_bytes = 0;
   uint64_t min_free_disk_bytes = 0;

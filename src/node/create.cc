@@ -122,7 +122,7 @@ asio::awaitable<Result<SandboxRecord>> Node::Create(CreateSpec spec) {
 asio::awaitable<Result<SandboxRecord>> Node::CreateOnce(CreateSpec spec,
                                                         std::shared_ptr<bool> guest_failed) {
   SPACE_CO_TRY(const CreatePlan plan, PlanCreate(spec), "");
-  SPACE_CO_TRY_VOID(CheckRoomFor(plan.size), "");
+  SPACE_CO_TRY_VOID(CheckRoomFor(plan.size, spec.team_id), "");
   SandboxRecord record = MakeRecord(spec, plan);
   VariantPointer variant;
   ImagePointer image;

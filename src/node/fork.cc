@@ -60,14 +60,16 @@ asio::awaitable<Result<ForkReport>> Node::Fork(std::string team_id, std::string 
         "sandbox is " + std::string(SandboxStateName(record.state)) + " and cannot be forked", id);
   }
   // The first that does not fit fails the request; later ones fail alone.
-  SPACE_CO_TRY_VOID(CheckRoomFor({record.vcpus, record.memory_mib, record.disk_mib}), "fork");
+  SPACE_CO_TRY_VOID(
+      CheckRoomFor({record.vcpus, record.memory_mib, record.disk_mib}, record.team_id), "fork");
   const auto snapshot = std::make_shared<SnapshotWait>(executor_);
   http::Spawn(executor_, TakeBranch(source, snapshot), "branch");
   std::vector<SandboxPointer> children;
   std::vector<std::shared_ptr<ForkOutcome>> outcomes;
   for (int64_t at = 0; at < spec.count; ++at) {
     co_await asio::post(executor_, asio::use_awaitable);  // the snapshot's request goes first
-    Result<void> room = CheckRoomFor({record.vcpus, record.memory_mib, record.disk_mib});
+    Result<void> room =
+        CheckRoomFor({record.vcpus, record.memory_mib, record.disk_mib}, record.team_id);
     SandboxPointer child;
     if (room) {
       child = MakeChild(record, spec);

@@ -69,7 +69,15 @@ size_t Node::live_count() const {
   }));
 }
 
-Result<void> Node::CheckRoomFor(const SandboxSize& size) {
+Result<void> Node::CheckRoomFor(const SandboxSize& size, const std::string& team_id) {
+  const auto of_team = std::count_if(live_.begin(), live_.end(), [&](const auto& entry) {
+    const SandboxRecord& record = entry.second->record;
+    return record.team_id == team_id && record.state != SandboxState::kPaused;
+  });
+  if (!team_id.empty() && config_.team_sandboxes != 0 && of_team >= config_.team_sandboxes) {
+    return Fail(ErrorCode::kOverQuota, "limits.team_sandboxes is reached: your team has " +
+                                           std::to_string(of_team) + " sandboxes");
+  }
   SPACE_TRY(HostUse use, ReadHostUse(config_.data_dir), "");
   use.sandboxes = live_count();
   use.starting = starting_->count + starting_used_->count;

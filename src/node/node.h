@@ -190,7 +190,9 @@ class Node {
   // node.cc
   Result<SandboxPointer> FindLive(const std::string& team_id, std::string_view id);
   Result<SandboxRecord> SetEnd(const SandboxPointer& sandbox, Micros end_at);
-  Result<void> CheckRoomFor(const SandboxSize& size);
+  // `team_id` empty: for ourselves.
+  //   errors: kOverQuota naming limits.team_sandboxes, else CheckRoom's
+  Result<void> CheckRoomFor(const SandboxSize& size, const std::string& team_id = "");
   // create.cc
   // `guest_failed` is set when the guest failed by itself, before anybody could use it.
   asio::awaitable<Result<SandboxRecord>> CreateOnce(CreateSpec spec,

@@ -48,7 +48,8 @@ asio::awaitable<Result<ResumeOutcome>> Node::Resume(std::string team_id, std::st
 
 asio::awaitable<Result<void>> Node::ResumeNow(SandboxPointer sandbox, ResumeSpec spec) {
   SandboxRecord& record = sandbox->record;
-  SPACE_CO_TRY_VOID(CheckRoomFor({record.vcpus, record.memory_mib, record.disk_mib}), "");
+  SPACE_CO_TRY_VOID(
+      CheckRoomFor({record.vcpus, record.memory_mib, record.disk_mib}, record.team_id), "");
   SPACE_CO_TRY(const std::optional<SnapshotRecord> snapshot,
                catalog_.snapshots().Find(record.snapshot_id), "resume");
   if (!snapshot) {

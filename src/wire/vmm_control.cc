@@ -131,7 +131,7 @@ void Put(ByteWriter& out, const Reply& reply) {
 Result<VmmMessage> GetReply(ByteReader& in) {
   Reply reply;
   SPACE_TRY(reply.is_ok, GetBool(in, "ok"), "reply");
-  SPACE_TRY(reply.code, GetEnum<ErrorCode>(in, static_cast<uint8_t>(ErrorCode::kInternal), "code"),
+  SPACE_TRY(reply.code, GetEnum<ErrorCode>(in, static_cast<uint8_t>(ErrorCode::kOverQuota), "code"),
             "reply");
   SPACE_TRY(reply.message, in.GetString(kMaxText), "reply");
   return reply;
